@@ -1,0 +1,78 @@
+package core
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
+	"hash/fnv"
+	"time"
+)
+
+// A generated ID is 23 characters of 0-9a-v: two for the bucket, ten for the
+// time it was made (48 bits of epoch milliseconds), eleven random (56 bits).
+// So a call by ID is one look-up, and within a bucket IDs sort by time. Redis
+// stores strings of up to 28 bytes in the memory of one of 13, so the length
+// is free, with five bytes to spare for the store.
+const (
+	generatedIDLen = 23
+	idTimeBytes    = 6
+	idRandomBytes  = 7
+	bucketChars    = 2
+)
+
+// MaxBuckets is how many buckets a generated ID can tell apart.
+const MaxBuckets = 1024
+
+const idAlphabet = "0123456789abcdefghijklmnopqrstuv"
+
+var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
+
+// NewID makes an ID that carries the number of its bucket (0 to MaxBuckets-1).
+func NewID(bucket int, now time.Time) string {
+	var raw [idTimeBytes + idRandomBytes]byte
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli()))
+	copy(raw[:], ms[8-idTimeBytes:])
+	rand.Read(raw[idTimeBytes:]) // never fails, see crypto/rand
+	id := make([]byte, bucketChars, generatedIDLen)
+	id[0], id[1] = idAlphabet[bucket>>5&31], idAlphabet[bucket&31]
+	return string(idEncoding.AppendEncode(id, raw[:]))
+}
+
+// BucketOfID returns the bucket that a generated ID carries, and whether id has
+// the form of one. A producer's ID may have that form by chance, so a miss in
+// this bucket does not mean that the message is not there.
+func BucketOfID(id string) (bucket int, ok bool) {
+	if len(id) != generatedIDLen {
+		return 0, false
+	}
+	for i := range len(id) {
+		if digit(id[i]) < 0 {
+			return 0, false
+		}
+	}
+	return digit(id[0])<<5 | digit(id[1]), true
+}
+
+func digit(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'v':
+		return int(c-'a') + 10
+	}
+	return -1
+}
+
+// BucketOf returns the bucket, of n, that a message with this key or, where key
+// is nil, this ID belongs to. It is FNV-1a modulo n, and part of the stored
+// format: changing it orphans what is parked.
+func BucketOf(key []byte, id string, n int) int {
+	h := fnv.New32a()
+	if key != nil {
+		h.Write(key)
+	} else {
+		h.Write([]byte(id))
+	}
+	return int(h.Sum32() % uint32(n))
+}
