@@ -44,6 +44,9 @@ type Message struct {
 
 	Priority int // 0 (default) to MaxPriority; of what is due, higher goes first
 	Attempt  int // the try that this is, from 1; set by Take
+	// CutOff says that the attempt before was cut off by a crash of its owner,
+	// so that this message may be the cause; set by Take.
+	CutOff bool
 }
 
 // MaxPriority is the most urgent Message.Priority.

@@ -1,0 +1,116 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Door is one way in that listens: it serves until ctx ends, then lets what it
+// has begun finish, and returns. An error ends the Bridge.
+type Door func(ctx context.Context) error
+
+// Bridge starts and joins everything: the doors, the dispatchers and the store.
+type Bridge struct {
+	Store Store
+	Sinks []*Dispatcher
+	Doors []Door
+	// StopTimeout bounds how long each stage of the shutdown may take; 30 s.
+	StopTimeout time.Duration
+	Log         *slog.Logger // nil discards
+}
+
+const defaultStopTimeout = 30 * time.Second
+
+// Run works until ctx ends or a part fails, then shuts down in the direction of
+// the flow: doors close, batches in hand are settled, buckets are handed over,
+// sinks close, the store closes. It returns when all have ended or a stage has
+// outlived StopTimeout, with the errors of all. Run it once.
+func (b *Bridge) Run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	doors, dispatchers := newStage(ctx, "doors", fail), newStage(ctx, "dispatchers", fail)
+	for _, d := range b.Sinks {
+		dispatchers.run("serve sink "+d.Name, func(ctx context.Context) error {
+			return b.Store.Serve(ctx, d.Name, d.Run)
+		})
+	}
+	for n, door := range b.Doors {
+		doors.run(fmt.Sprintf("door %d", n), door)
+	}
+	<-ctx.Done()
+	err := doors.stop(b.stopTimeout())
+	err = errors.Join(err, dispatchers.stop(b.stopTimeout()))
+	for _, d := range b.Sinks {
+		if closeErr := d.Sink.Close(); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("close sink %s: %w", d.Name, closeErr))
+		}
+	}
+	if closeErr := b.Store.Close(); closeErr != nil {
+		err = errors.Join(err, fmt.Errorf("close store: %w", closeErr))
+	}
+	return err
+}
+
+func (b *Bridge) stopTimeout() time.Duration {
+	if b.StopTimeout > 0 {
+		return b.StopTimeout
+	}
+	return defaultStopTimeout
+}
+
+// stage is a group of parts that stop together. Its context does not end with
+// its parent's: the stages stop one after the other.
+type stage struct {
+	name   string
+	ctx    context.Context
+	cancel context.CancelFunc
+	fail   context.CancelCauseFunc
+	group  sync.WaitGroup
+	mu     sync.Mutex
+	errs   []error
+}
+
+func newStage(ctx context.Context, name string, fail context.CancelCauseFunc) *stage {
+	s := &stage{name: name, fail: fail}
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return s
+}
+
+// run starts a part; if it fails, or ends before it is told to, all is stopped.
+func (s *stage) run(name string, part func(context.Context) error) {
+	s.group.Go(func() {
+		err := part(s.ctx)
+		if err == nil && s.ctx.Err() == nil {
+			err = errors.New("ended by itself")
+		}
+		if err == nil || s.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return
+		}
+		err = fmt.Errorf("%s: %w", name, err)
+		s.mu.Lock()
+		s.errs = append(s.errs, err)
+		s.mu.Unlock()
+		s.fail(err)
+	})
+}
+
+// stop ends the parts and waits for them.
+func (s *stage) stop(timeout time.Duration) error {
+	s.cancel()
+	joined := make(chan struct{})
+	go func() { s.group.Wait(); close(joined) }()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-joined:
+	case <-timer.C:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return errors.Join(append(s.errs, fmt.Errorf("%s did not stop within %s", s.name, timeout))...)
+	}
+	return errors.Join(s.errs...)
+}

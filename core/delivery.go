@@ -1,0 +1,106 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// deliverGrace is how long after its deadline a Deliver may still return before
+// it is left to itself.
+const deliverGrace = time.Second
+
+// errPanic marks a Deliver that panicked.
+var errPanic = errors.New("sink panicked")
+
+// deliver calls the sink and, where one message may have spoilt the others,
+// calls it again with halves until the culprit stands alone.
+func (l *bucketLoop) deliver(ctx context.Context, batch []*Message) error {
+	err := l.call(ctx, batch)
+	if len(batch) == 1 || !oneSpoilsAll(err) {
+		return err
+	}
+	half := len(batch) / 2
+	first, second := l.deliver(ctx, batch[:half]), l.deliver(ctx, batch[half:])
+	return append(spread(first, half), spread(second, len(batch)-half)...)
+}
+
+// oneSpoilsAll tells whether a batch failed as a whole in a way that is said of
+// single messages only.
+func oneSpoilsAll(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := errors.AsType[BatchError](err); ok {
+		return false
+	}
+	class := ClassOf(err)
+	return errors.Is(err, errPanic) || class == Permanent || class == TopicBlocked
+}
+
+// spread makes one verdict a message out of err.
+func spread(err error, n int) BatchError {
+	if batch, ok := errors.AsType[BatchError](err); ok && len(batch) == n {
+		return batch
+	}
+	verdicts := make(BatchError, n)
+	for i := range verdicts {
+		verdicts[i] = err
+	}
+	return verdicts
+}
+
+// call is one Deliver within its deadline. It ends early only if ownership is
+// lost: a bucket that is merely wanted back may finish what is in hand.
+func (l *bucketLoop) call(ctx context.Context, batch []*Message) error {
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) == ErrOwnershipLost {
+			cancel()
+		}
+	})()
+	result, returned := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(returned)
+		result <- callSink(callCtx, l.Sink, batch)
+	}()
+	select {
+	case err := <-result:
+		return atDeadline(callCtx, err)
+	case <-callCtx.Done():
+	}
+	grace := time.NewTimer(deliverGrace)
+	defer grace.Stop()
+	select {
+	case err := <-result:
+		return atDeadline(callCtx, err)
+	case <-grace.C:
+		l.stuck = returned
+		return Classify(Unknown, fmt.Errorf("sink did not return within %s: %w", l.timeout()+deliverGrace, context.Cause(callCtx)))
+	}
+}
+
+// callSink turns a panic into an error, so that one message can't take the
+// bridge down.
+func callSink(ctx context.Context, sink Sink, batch []*Message) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = Classify(Unknown, fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
+		}
+	}()
+	return sink.Deliver(ctx, batch)
+}
+
+// atDeadline gives a bare context error the class it deserves: the sink was
+// interrupted, so the messages may have been sent.
+func atDeadline(ctx context.Context, err error) error {
+	_, classed := errors.AsType[*SinkError](err)
+	_, perMessage := errors.AsType[BatchError](err)
+	if err != nil && ctx.Err() != nil && !classed && !perMessage {
+		return Classify(Unknown, err)
+	}
+	return err
+}

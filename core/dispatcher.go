@@ -1,0 +1,229 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Dispatcher delivers the messages of one sink: Run is its loop over one owned
+// bucket, and Store.Serve runs one such loop for each. The exported fields are
+// set before the first use and not changed afterwards; a zero field means its
+// default.
+type Dispatcher struct {
+	Name  string // of the sink, as in Message.Sink
+	Sink  Sink
+	Retry RetryPolicy
+	// Timeout is how long one Deliver may take; 10 s. A sink that takes longer
+	// counts as Unknown, and is not called again for that bucket until it has
+	// returned.
+	Timeout time.Duration
+	// MaxBatch bounds the messages of one Deliver; MaxTake, which is also the
+	// most it can be.
+	MaxBatch int
+	Log      *slog.Logger // nil discards
+
+	gate   gate
+	totals totals
+}
+
+const defaultTimeout = 10 * time.Second
+
+func (d *Dispatcher) timeout() time.Duration {
+	if d.Timeout > 0 {
+		return d.Timeout
+	}
+	return defaultTimeout
+}
+
+func (d *Dispatcher) maxBatch() int {
+	if d.MaxBatch > 0 {
+		return min(d.MaxBatch, MaxTake)
+	}
+	return MaxTake
+}
+
+func (d *Dispatcher) log() *slog.Logger {
+	if d.Log != nil {
+		return d.Log
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// Totals returns what this instance has done since it started.
+func (d *Dispatcher) Totals() Totals { return d.totals.read() }
+
+// Paused tells why the sink's messages are being held back, and since when; an
+// empty reason means that they are not.
+func (d *Dispatcher) Paused() (reason string, since time.Time) { return d.gate.paused() }
+
+// Run takes what is due from bucket, delivers, settles and waits, until ctx
+// ends; then it settles what is in hand and returns nil. It returns an error if
+// the store fails or ownership is lost; then it may be run again.
+func (d *Dispatcher) Run(ctx context.Context, bucket Bucket) error {
+	loop := bucketLoop{Dispatcher: d, bucket: bucket}
+	for ctx.Err() == nil {
+		if err := loop.step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bucketLoop is the state of one Run.
+type bucketLoop struct {
+	*Dispatcher
+	bucket Bucket
+	// careful counts the takes that are to be of one message, since a batch was
+	// cut off by a crash and one of its messages may be the cause.
+	careful int
+	// stuck is closed when a Deliver that outlived its deadline has returned.
+	stuck <-chan struct{}
+}
+
+// step is one turn: take, deliver, settle, or wait if nothing is due.
+func (l *bucketLoop) step(ctx context.Context) error {
+	if !l.awaitStuck(ctx) {
+		return nil
+	}
+	pass, ok := l.gate.enter(ctx)
+	if !ok {
+		return nil
+	}
+	batch, err := l.bucket.Take(ctx, l.limit(pass))
+	if err != nil {
+		pass.leave()
+		return unlessEnded(ctx, "take from", l.bucket, err)
+	}
+	received := time.Now()
+	if len(batch.Messages) == 0 {
+		pass.leave()
+		l.careful = 0
+		return unlessEnded(ctx, "wait on", l.bucket, l.bucket.Wait(ctx, batch.Next))
+	}
+	if l.careful == 0 && anyCutOff(batch.Messages) {
+		pass.leave()
+		l.careful = len(batch.Messages)
+		return l.settle(ctx, nil)
+	}
+	l.careful = max(0, l.careful-1)
+	storeNow := func() time.Time { return batch.Now.Add(time.Since(received)) }
+	outcomes := l.work(ctx, batch, storeNow, pass)
+	return l.settle(ctx, outcomes)
+}
+
+func (l *bucketLoop) limit(p pass) int {
+	if p.probe || l.careful > 0 {
+		return 1
+	}
+	return l.maxBatch()
+}
+
+func anyCutOff(messages []*Message) bool {
+	for _, m := range messages {
+		if m.CutOff {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitStuck waits for a Deliver that outlived its deadline, so that a sink
+// that never returns holds one goroutine a bucket and not ever more of them.
+func (l *bucketLoop) awaitStuck(ctx context.Context) bool {
+	if l.stuck == nil {
+		return true
+	}
+	select {
+	case <-l.stuck:
+		l.stuck = nil
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// work turns a batch into outcomes: first what is not to be delivered any more,
+// then what the sink says of the rest. Messages without an outcome stay as they
+// are.
+func (l *bucketLoop) work(ctx context.Context, batch Batch, storeNow func() time.Time, p pass) []Outcome {
+	outcomes := make([]Outcome, 0, len(batch.Messages))
+	live := batch.Messages[:0:0]
+	for _, m := range batch.Messages {
+		if o, over := l.over(m, batch.Now); over {
+			outcomes = append(outcomes, o)
+			continue
+		}
+		live = append(live, m)
+	}
+	if len(live) == 0 {
+		p.leave()
+		return outcomes
+	}
+	err := l.deliver(ctx, live)
+	return append(outcomes, l.judge(live, err, storeNow(), p)...)
+}
+
+// over tells whether m is past its expiry or has no attempts left.
+func (l *bucketLoop) over(m *Message, now time.Time) (Outcome, bool) {
+	if !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(now) {
+		return Outcome{ID: m.ID, State: Expired, Attempts: m.Attempt - 1, Reason: "expired",
+			Error: "expired at " + m.ExpiresAt.UTC().Format(TimeFormat)}, true
+	}
+	if m.Attempt > 1 {
+		if policy := l.policy(m); m.Attempt > policy.MaxAttempts {
+			return Outcome{ID: m.ID, State: Dead, Attempts: m.Attempt - 1, Reason: "crashed",
+				Error: fmt.Sprintf("%d attempts were made, the last was cut off by a crash", m.Attempt-1)}, true
+		}
+	}
+	return Outcome{}, false
+}
+
+// policy is the sink's RetryPolicy as m overrides it.
+func (d *Dispatcher) policy(m *Message) RetryPolicy {
+	policy, _ := d.Retry.override(m.Options) // checked by Accept
+	return policy.withDefaults()
+}
+
+const (
+	settleTimeout  = 5 * time.Second
+	settleRetries  = 12
+	settleMaxPause = time.Second
+)
+
+// settle tells the store the outcomes, and again if the store is away: what is
+// not settled will be sent twice. It goes on when ctx has ended, within bounds,
+// but not when ownership is lost.
+func (l *bucketLoop) settle(ctx context.Context, outcomes []Outcome) error {
+	pause := 10 * time.Millisecond
+	for try := 1; ; try++ {
+		err := l.settleOnce(ctx, outcomes)
+		if err == nil {
+			l.totals.settled(outcomes)
+			return nil
+		}
+		lost := errors.Is(err, ErrOwnershipLost) || context.Cause(ctx) == ErrOwnershipLost
+		if lost || try == settleRetries {
+			return fmt.Errorf("settle %d of %s: %w", len(outcomes), l.bucket, err)
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, settleMaxPause)
+	}
+}
+
+func (l *bucketLoop) settleOnce(ctx context.Context, outcomes []Outcome) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	return l.bucket.Settle(ctx, outcomes...)
+}
+
+// unlessEnded wraps err with what failed, or drops it if ctx has ended, as then
+// the error is only the echo.
+func unlessEnded(ctx context.Context, verb string, bucket Bucket, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", verb, bucket, err)
+}

@@ -1,0 +1,330 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Interceptor is the way in. The doors (HTTP, gRPC, broker topics) decode what
+// they hear into its calls and encode what it answers; every rule about what
+// may be accepted is here or below. Safe for concurrent use.
+type Interceptor struct {
+	store   Store
+	limits  Limits
+	sinks   map[string]*Dispatcher
+	ordered []string
+}
+
+// NewInterceptor returns the way in to store for messages to the given sinks.
+func NewInterceptor(store Store, limits Limits, sinks ...*Dispatcher) *Interceptor {
+	i := &Interceptor{store: store, limits: limits.withDefaults(), sinks: make(map[string]*Dispatcher, len(sinks))}
+	for _, d := range sinks {
+		i.sinks[d.Name] = d
+		i.ordered = append(i.ordered, d.Name)
+	}
+	return i
+}
+
+// Limits returns the limits in force, without zero fields.
+func (i *Interceptor) Limits() Limits { return i.limits }
+
+// Sinks returns the names of the configured sinks, in the order given.
+func (i *Interceptor) Sinks() []string { return i.ordered }
+
+// Accept checks and parks messages, each alone, and returns one Receipt for
+// each in order. Only a Receipt without Err means that the message is stored,
+// at the durability that it names. Errors in Receipt.Err:
+//
+//	*InvalidError   not stored, and never will be as it is
+//	ErrConflict     not stored: the ID is taken by other content
+//	ErrUnavailable  not stored; try again later (ErrFull is one)
+//	ErrUnknown      stored or not; try again with the ID in the Receipt
+//
+// A message without an ID is given one, which Receipt.ID tells in any case.
+// The messages belong to Accept until it returns and are changed by it.
+func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receipt {
+	receipts := make([]Receipt, len(messages))
+	good, places := make([]*Message, 0, len(messages)), make([]int, 0, len(messages))
+	now := time.Now()
+	for n, m := range messages {
+		if err := i.prepare(m, now); err != nil {
+			receipts[n] = Receipt{ID: m.ID, Sink: m.Sink, Err: err}
+			continue
+		}
+		good, places = append(good, m), append(places, n)
+	}
+	if len(good) > 0 {
+		for n, receipt := range i.store.Park(ctx, good...) {
+			receipts[places[n]] = receipt
+		}
+	}
+	for n := range receipts {
+		i.count(&receipts[n])
+	}
+	return receipts
+}
+
+// prepare brings a message into the form that the store takes, or refuses it.
+func (i *Interceptor) prepare(m *Message, now time.Time) error {
+	m.DeliverAt = ceilMillisecond(m.DeliverAt)
+	m.ExpiresAt = ceilMillisecond(m.ExpiresAt)
+	m.Delay = ceilDuration(m.Delay)
+	m.TTL = ceilDuration(m.TTL)
+	if err := i.limits.Check(m, now); err != nil {
+		return err
+	}
+	d, ok := i.sinks[m.Sink]
+	if !ok {
+		return Invalidf("sink", "no sink has the name %q", m.Sink)
+	}
+	if checker, ok := d.Sink.(Checker); ok {
+		if err := checker.Check(m); err != nil {
+			return err
+		}
+	}
+	m.Generated = m.ID == ""
+	return nil
+}
+
+func (i *Interceptor) count(r *Receipt) {
+	d, ok := i.sinks[r.Sink]
+	switch {
+	case !ok:
+	case r.Err != nil:
+		d.totals.refused.Add(1)
+	case r.Duplicate:
+		d.totals.repeated.Add(1)
+	default:
+		d.totals.accepted.Add(1)
+	}
+}
+
+// ceilMillisecond rounds up to whole milliseconds: down would be early.
+func ceilMillisecond(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
+		return whole.Add(time.Millisecond)
+	}
+	return t
+}
+
+func ceilDuration(d time.Duration) time.Duration {
+	if whole := d.Truncate(time.Millisecond); whole < d {
+		return whole + time.Millisecond
+	}
+	return d
+}
+
+// Get returns a message and its state; errors as Store.Get, and *InvalidError.
+// If ref has no Sink, all are looked into: ErrAmbiguous if two have the ID.
+func (i *Interceptor) Get(ctx context.Context, ref Ref) (Entry, error) {
+	if err := i.checkRef(ref); err != nil {
+		return Entry{}, err
+	}
+	if ref.Sink != "" || len(i.ordered) == 1 {
+		ref.Sink = i.only(ref)
+		return i.store.Get(ctx, ref)
+	}
+	return i.find(ctx, ref)
+}
+
+func (i *Interceptor) only(ref Ref) string {
+	if ref.Sink != "" {
+		return ref.Sink
+	}
+	return i.ordered[0]
+}
+
+func (i *Interceptor) checkRef(ref Ref) error {
+	if err := CheckID(ref.ID); err != nil {
+		return err
+	}
+	if _, ok := i.sinks[ref.Sink]; !ok && ref.Sink != "" {
+		return Invalidf("sink", "no sink has the name %q", Shorten(ref.Sink, 64))
+	}
+	return nil
+}
+
+// find looks for ref in all sinks at once.
+func (i *Interceptor) find(ctx context.Context, ref Ref) (Entry, error) {
+	entries, errs := make([]Entry, len(i.ordered)), make([]error, len(i.ordered))
+	var group sync.WaitGroup
+	for n, name := range i.ordered {
+		group.Go(func() {
+			one := ref
+			one.Sink = name
+			entries[n], errs[n] = i.store.Get(ctx, one)
+		})
+	}
+	group.Wait()
+	found := -1
+	for n, err := range errs {
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return Entry{}, fmt.Errorf("look into sink %s: %w", i.ordered[n], err)
+		case found >= 0:
+			return Entry{}, ErrAmbiguous
+		default:
+			found = n
+		}
+	}
+	if found < 0 {
+		return Entry{}, ErrNotFound
+	}
+	return entries[found], nil
+}
+
+// locate completes ref with the sink that has the message.
+func (i *Interceptor) locate(ctx context.Context, ref Ref) (Ref, error) {
+	if err := i.checkRef(ref); err != nil {
+		return ref, err
+	}
+	if ref.Sink != "" || len(i.ordered) == 1 {
+		ref.Sink = i.only(ref)
+		return ref, nil
+	}
+	entry, err := i.find(ctx, ref)
+	if err != nil {
+		return ref, err
+	}
+	ref.Sink = entry.Message.Sink
+	return ref, nil
+}
+
+// Cancel withdraws a message; see Store.Cancel. An empty Ref.Sink is looked for.
+func (i *Interceptor) Cancel(ctx context.Context, ref Ref) (Receipt, error) {
+	return i.change(ctx, ref, i.store.Cancel)
+}
+
+// Reschedule changes when a message is due; see Store.Reschedule. The time is
+// bounded as in Accept: *InvalidError.
+func (i *Interceptor) Reschedule(ctx context.Context, ref Ref, when When) (Receipt, error) {
+	when.At, when.After = ceilMillisecond(when.At), ceilDuration(when.After)
+	probe := &Message{DeliverAt: when.At, Delay: when.After}
+	if err := i.limits.checkTimes(probe, time.Now()); err != nil {
+		return Receipt{}, err
+	}
+	return i.change(ctx, ref, func(ctx context.Context, ref Ref) (Receipt, error) {
+		return i.store.Reschedule(ctx, ref, when)
+	})
+}
+
+// DeliverNow makes a waiting message due at once; errors as Cancel.
+func (i *Interceptor) DeliverNow(ctx context.Context, ref Ref) (Receipt, error) {
+	return i.Reschedule(ctx, ref, When{})
+}
+
+// Redrive sends a dead letter again; see Store.Redrive.
+func (i *Interceptor) Redrive(ctx context.Context, ref Ref) (Receipt, error) {
+	return i.change(ctx, ref, i.store.Redrive)
+}
+
+// Discard removes a dead letter; see Store.Discard.
+func (i *Interceptor) Discard(ctx context.Context, ref Ref) (Receipt, error) {
+	return i.change(ctx, ref, i.store.Discard)
+}
+
+func (i *Interceptor) change(ctx context.Context, ref Ref, act func(context.Context, Ref) (Receipt, error)) (Receipt, error) {
+	ref, err := i.locate(ctx, ref)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return act(ctx, ref)
+}
+
+// ErrNoInspector: the store can't list or count what it holds.
+var ErrNoInspector = errors.New("the store can't list what it holds")
+
+// List returns one page of entries; no Query.Sinks means all sinks. See
+// Inspector.List; *InvalidError for a query that makes no sense.
+func (i *Interceptor) List(ctx context.Context, query Query) (Page, error) {
+	inspector, ok := i.store.(Inspector)
+	if !ok {
+		return Page{}, ErrNoInspector
+	}
+	if len(query.Sinks) == 0 {
+		query.Sinks = i.ordered
+	}
+	for _, name := range query.Sinks {
+		if _, ok := i.sinks[name]; !ok {
+			return Page{}, Invalidf("sink", "no sink has the name %q", Shorten(name, 64))
+		}
+	}
+	if err := checkQuery(query); err != nil {
+		return Page{}, err
+	}
+	return inspector.List(ctx, query)
+}
+
+func checkQuery(query Query) error {
+	if query.Limit < 1 || query.Limit > MaxPage {
+		return Invalidf("limit", "must be 1 to %d", MaxPage)
+	}
+	dead := 0
+	for _, state := range query.States {
+		switch state {
+		case Scheduled, Retrying, Delivering:
+		case Dead, Expired:
+			dead++
+		default:
+			return Invalidf("state", "must be scheduled, retrying, delivering, dead or expired")
+		}
+	}
+	if dead > 0 && dead < len(query.States) {
+		return Invalidf("state", "dead and expired can't be listed together with the others")
+	}
+	return nil
+}
+
+// SinkReport is what Stats tells about one sink: what is stored for it, by all
+// instances, and what this instance has done since it started.
+type SinkReport struct {
+	SinkStats
+	Totals
+	// Paused is why this instance holds the sink's messages back; empty: it
+	// does not.
+	Paused      string
+	PausedSince time.Time
+}
+
+// Stats reports on every sink, in the order configured.
+func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
+	inspector, ok := i.store.(Inspector)
+	if !ok {
+		return nil, ErrNoInspector
+	}
+	stats, err := inspector.Stats(ctx, i.ordered...)
+	if err != nil {
+		return nil, err
+	}
+	reports := make([]SinkReport, len(stats))
+	for n, s := range stats {
+		d := i.sinks[s.Sink]
+		reports[n] = SinkReport{SinkStats: s, Totals: d.Totals()}
+		reports[n].Paused, reports[n].PausedSince = d.Paused()
+	}
+	return reports, nil
+}
+
+// Ready tells whether messages can be accepted now: nil, or what is in the way.
+// A sink in trouble does not make the bridge unready: it parks on.
+func (i *Interceptor) Ready(ctx context.Context) error {
+	if store, ok := i.store.(HealthChecker); ok {
+		return store.Health(ctx)
+	}
+	return nil
+}
+
+// Durability names the level at which the store accepts, if it tells.
+func (i *Interceptor) Durability() string {
+	if store, ok := i.store.(interface{ Durability() string }); ok {
+		return store.Durability()
+	}
+	return "unknown"
+}
