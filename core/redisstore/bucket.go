@@ -1,0 +1,262 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// bucket is one bucket that this instance owns. Its methods belong to one
+// goroutine, but for signal.
+type bucket struct {
+	store  *Store
+	sink   string
+	number int
+	keys   []string
+	token  string
+	alarm  *alarm
+	woken  chan struct{} // holds one signal
+	hand   []held
+	clock  clockOffset
+}
+
+var _ core.Bucket = (*bucket)(nil)
+
+// held is what must be known of a message in hand to settle it.
+type held struct {
+	id        string
+	member    string
+	priority  int
+	generated bool
+	deliverAt time.Time
+}
+
+// String implements core.Bucket.
+func (b *bucket) String() string { return fmt.Sprintf("%s:%02d", b.sink, b.number) }
+
+// signal makes Wait return, now or when it is called next.
+func (b *bucket) signal() {
+	select {
+	case b.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Take implements core.Bucket.
+func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
+	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max, core.MaxTake), b.store.config.window(b.sink))
+	sent := time.Now()
+	b.store.run(ctx, b.store.client, c)
+	received := time.Now()
+	reply, err := c.Slice()
+	switch {
+	case err != nil:
+		return core.Batch{}, fault("take", err)
+	case len(reply) == 1:
+		return core.Batch{}, core.ErrOwnershipLost
+	case len(reply) != 6:
+		return core.Batch{}, fault("take", errReply)
+	}
+	now := time.UnixMicro(number(reply[0]))
+	b.clock.observe(now, sent, received)
+	batch := core.Batch{Now: now}
+	if next := number(reply[1]); next == 1 {
+		batch.Next = now
+	} else if next != 0 {
+		batch.Next = time.UnixMilli(next)
+	}
+	return batch, b.readTaken(reply, &batch)
+}
+
+func (b *bucket) readTaken(reply []any, batch *core.Batch) error {
+	members, _ := reply[2].([]any)
+	records, _ := reply[3].([]any)
+	failures, _ := reply[4].([]any)
+	counts, _ := reply[5].([]any)
+	if len(members) != 2*len(records) || len(failures) != 0 && len(failures) != len(records) {
+		return fault("take", errReply)
+	}
+	batch.Messages = make([]*core.Message, 0, len(records))
+	b.hand = slices.Grow(b.hand[:0], len(records))
+	messages := make([]core.Message, len(records))
+	for n := range records {
+		member := text(members[2*n])
+		if len(member) <= seqLen {
+			return fault("take", errReply)
+		}
+		m := &messages[n]
+		m.ID, m.Sink = member[seqLen:], b.sink
+		failed := failure{deliverAt: millisText(members[2*n+1])}
+		if len(failures) > 0 {
+			failed = parseFailure(text(failures[n]), failed.deliverAt)
+		}
+		m.DeliverAt, m.Attempt, m.CutOff = failed.deliverAt, failed.attempts+1, failed.reason == reasonCrashed
+		if err := decodeRecord(text(records[n]), m); err != nil {
+			return fmt.Errorf("take message %s of %s: %w", m.ID, b, err)
+		}
+		b.hand = append(b.hand, held{m.ID, member, 0, m.Generated, m.DeliverAt})
+		batch.Messages = append(batch.Messages, m)
+	}
+	return b.placePriorities(counts)
+}
+
+// placePriorities notes from which due set each message in hand came: the reply
+// has them from the highest priority down.
+func (b *bucket) placePriorities(counts []any) error {
+	at := 0
+	for n, count := range counts {
+		for range number(count) {
+			if at == len(b.hand) {
+				return fault("take", errReply)
+			}
+			b.hand[at].priority = len(counts) - 1 - n
+			at++
+		}
+	}
+	return nil
+}
+
+func millisText(v any) time.Time {
+	var ms int64
+	for _, c := range text(v) {
+		if c < '0' || c > '9' {
+			break
+		}
+		ms = ms*10 + int64(c-'0')
+	}
+	return time.UnixMilli(ms)
+}
+
+// Settle implements core.Bucket.
+func (b *bucket) Settle(ctx context.Context, outcomes ...core.Outcome) error {
+	if len(outcomes) == 0 && len(b.hand) == 0 {
+		return nil
+	}
+	return b.settle(ctx, outcomes)
+}
+
+// settle is Settle also when this process knows of nothing in hand.
+func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
+	groups, n := b.settleGroups(outcomes)
+	args := append(make([]any, 0, 3+len(groups)), b.token, b.store.config.window(b.sink), n)
+	c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, groups...)...)
+	b.store.run(ctx, b.store.client, c)
+	done, err := c.Int()
+	switch {
+	case err != nil:
+		return fault("settle", err)
+	case done == 0:
+		return core.ErrOwnershipLost
+	}
+	b.hand = b.hand[:0]
+	return nil
+}
+
+// settleGroups sorts outcomes into the groups that settle.lua takes. Neighbours
+// of one kind share a group, which for a batch that went well is all of it.
+func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) {
+	byID := make(map[string]core.Outcome, len(outcomes))
+	for _, o := range outcomes {
+		byID[o.ID] = o
+	}
+	args = make([]any, 0, len(outcomes)+8)
+	last, countAt := groupKind{}, -1
+	for _, h := range b.hand {
+		o, ok := byID[h.id]
+		if !ok {
+			continue
+		}
+		kind := groupKind{how(o, h), h.priority}
+		if kind != last {
+			args = append(args, kind.how, kind.priority, 0)
+			last, countAt = kind, len(args)-1
+			groups++
+		}
+		args[countAt] = args[countAt].(int) + 1
+		args = append(args, settleItem(kind.how, o, h)...)
+	}
+	return args, groups
+}
+
+type groupKind struct {
+	how      string
+	priority int
+}
+
+func how(o core.Outcome, h held) string {
+	switch {
+	case o.State == core.Retrying:
+		return "b"
+	case o.State != core.Delivered:
+		return "x"
+	case h.generated:
+		return "d"
+	}
+	return "r"
+}
+
+func settleItem(how string, o core.Outcome, h held) []any {
+	failed := func() string { return failure{o.Attempts, h.deliverAt, o.Reason, o.Error}.String() }
+	switch how {
+	case "b":
+		return []any{h.member, ceilMillis(o.After), failed()}
+	case "x":
+		if o.State == core.Expired {
+			o.Reason = reasonExpired
+		}
+		return []any{h.member, failed()}
+	}
+	return []any{h.member}
+}
+
+// Wait implements core.Bucket.
+func (b *bucket) Wait(ctx context.Context, next time.Time) error {
+	wait := b.store.config.Guard
+	if !next.IsZero() {
+		wait = min(wait, b.clock.until(next))
+	}
+	b.alarm.set(wait)
+	select {
+	case <-b.alarm.c:
+	case <-b.woken:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// clockOffset estimates Redis's clock from the quickest exchange of late.
+type clockOffset struct {
+	offset time.Duration // Redis's clock minus ours, in the middle of the exchange
+	travel time.Duration // half of how long the exchange took
+	local  time.Time     // of ours; its monotonic reading is what counts
+	known  bool
+}
+
+// offsetAge is after how long a quick exchange gives way to a newer one, since
+// clocks drift.
+const offsetAge = 10 * time.Second
+
+func (c *clockOffset) observe(redis, sent, received time.Time) {
+	travel := received.Sub(sent) / 2
+	if c.known && travel > c.travel && received.Sub(c.local) < offsetAge {
+		return
+	}
+	middle := sent.Add(travel)
+	*c = clockOffset{offset: redis.Sub(middle), travel: travel, local: middle, known: true}
+}
+
+// leastWait keeps a wait that was just too short from becoming a busy loop.
+const leastWait = 20 * time.Microsecond
+
+// until is how long to wait so that a request then sent arrives in Redis at t.
+func (c *clockOffset) until(t time.Time) time.Duration {
+	now := c.local.Add(time.Since(c.local) + c.offset)
+	return max(leastWait, t.Sub(now)-c.travel)
+}
+
+var errStopping = errors.New("bucket is wanted back")

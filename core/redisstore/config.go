@@ -1,0 +1,183 @@
+package redisstore
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Config says which Redis holds the messages and how. A zero field means its
+// default, but for Addrs, which is needed.
+type Config struct {
+	// Addrs are host:port of one server, of the sentinels (with MasterName), or
+	// of some nodes of a cluster (with Cluster, or when there are several).
+	Addrs      []string
+	MasterName string
+	Cluster    bool
+
+	Username, Password                 string
+	SentinelUsername, SentinelPassword string
+	DB                                 int // not with Cluster
+	TLS                                *tls.Config
+
+	// Prefix begins every key and channel; "delaybridge". Several bridges can
+	// share one Redis under different prefixes.
+	Prefix string
+	// Buckets is how many buckets each sink has, up to core.MaxBuckets. It is
+	// recorded at the first start and can't be changed afterwards; zero means
+	// what is recorded, else 16.
+	Buckets int
+
+	// Durability is what must hold before a message counts as accepted:
+	// "memory", "replicated", "fsync", or "auto" (default), which is the
+	// strongest that the Redis found can give.
+	Durability string
+	// Replicas is how many replicas must have a message at level replicated; 1.
+	Replicas int
+	// DurabilityTimeout is how long to wait for replicas or disk; 2 s.
+	DurabilityTimeout time.Duration
+	// AllowVolatile lets the store start on a Redis without AOF.
+	AllowVolatile bool
+
+	// Ownership is how long a bucket stays with an instance that is not heard
+	// of; 5 s, at least 500 ms. It is renewed five times in that span.
+	Ownership time.Duration
+	// Guard is how often an owner looks into its bucket when nothing woke it; 5 s.
+	Guard time.Duration
+	// Instance names this process among the others; host name, process id and
+	// random characters.
+	Instance string
+
+	// DedupeWindow is how long the id of a settled message is remembered if the
+	// producer chose it; 2 min, negative is not at all. DedupeWindows sets it
+	// for single sinks, where zero is not at all.
+	DedupeWindow  time.Duration
+	DedupeWindows map[string]time.Duration
+
+	Log *slog.Logger // nil discards
+}
+
+// The levels of durability; see Config.Durability.
+const (
+	DurabilityAuto       = "auto"
+	DurabilityMemory     = "memory"
+	DurabilityReplicated = "replicated"
+	DurabilityFsync      = "fsync"
+)
+
+const (
+	defaultPrefix   = "delaybridge"
+	defaultBuckets  = 16
+	maxPrefixLen    = 64
+	minOwnership    = 500 * time.Millisecond
+	beatsPerTerm    = 5
+	longestSpan     = time.Hour
+	longestRemember = 7 * 24 * time.Hour
+)
+
+// Check tells what is wrong with c, without opening anything.
+func (c Config) Check() error {
+	switch {
+	case len(c.Addrs) == 0:
+		return errors.New("no address of a Redis is given")
+	case c.DB != 0 && c.isCluster():
+		return fmt.Errorf("db is %d, but a cluster has only db 0", c.DB)
+	case c.Cluster && c.MasterName != "":
+		return errors.New("a master name belongs to Sentinel and can't be used with a cluster")
+	case c.Buckets < 0 || c.Buckets > core.MaxBuckets:
+		return fmt.Errorf("buckets must be 1 to %d", core.MaxBuckets)
+	case strings.ContainsAny(c.Prefix, "{} \r\n") || len(c.Prefix) > maxPrefixLen:
+		return fmt.Errorf("prefix must be at most %d bytes, without braces or white space", maxPrefixLen)
+	case c.Durability != "" && !slices.Contains([]string{DurabilityAuto, DurabilityMemory, DurabilityReplicated, DurabilityFsync}, c.Durability):
+		return fmt.Errorf("durability %q is not known: use auto, memory, replicated or fsync", c.Durability)
+	case c.Replicas < 0:
+		return errors.New("replicas must not be negative")
+	case c.Ownership != 0 && (c.Ownership < minOwnership || c.Ownership > longestSpan):
+		return fmt.Errorf("ownership must be %s to %s", minOwnership, longestSpan)
+	case c.Guard != 0 && (c.Guard < 10*time.Millisecond || c.Guard > longestSpan):
+		return fmt.Errorf("guard must be 10ms to %s", longestSpan)
+	case c.DurabilityTimeout < 0 || c.DurabilityTimeout > longestSpan:
+		return fmt.Errorf("durability timeout must be up to %s", longestSpan)
+	case c.DedupeWindow > longestRemember:
+		return fmt.Errorf("dedupe window must be up to %s", longestRemember)
+	}
+	return nil
+}
+
+func (c Config) isCluster() bool { return c.Cluster || c.MasterName == "" && len(c.Addrs) > 1 }
+
+func (c Config) withDefaults() Config {
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
+	c.Durability = cmp.Or(c.Durability, DurabilityAuto)
+	c.Replicas = cmp.Or(c.Replicas, 1)
+	c.DurabilityTimeout = cmp.Or(c.DurabilityTimeout, 2*time.Second)
+	c.Ownership = cmp.Or(c.Ownership, 5*time.Second)
+	c.Guard = cmp.Or(c.Guard, 5*time.Second)
+	c.DedupeWindow = cmp.Or(c.DedupeWindow, 2*time.Minute)
+	if c.Instance == "" {
+		c.Instance = instanceName()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func instanceName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+}
+
+// window is how long settled ids of a sink are remembered, in milliseconds.
+func (c Config) window(sink string) int64 {
+	if w, ok := c.DedupeWindows[sink]; ok {
+		return max(0, w.Milliseconds())
+	}
+	return max(0, c.DedupeWindow.Milliseconds())
+}
+
+// Time bounds towards Redis. The client library's own defaults are minutes in
+// the worst case.
+const (
+	dialTimeout    = time.Second
+	commandTimeout = 3 * time.Second
+	stateReload    = 5 * time.Second // of a cluster's slots; the default is a minute
+)
+
+// connect makes the client; it opens no connection yet.
+func (c Config) connect() redis.UniversalClient {
+	options := &redis.UniversalOptions{
+		Addrs: c.Addrs, MasterName: c.MasterName, DB: c.DB, TLSConfig: c.TLS, ClientName: "delaybridge",
+		Username: c.Username, Password: c.Password,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
+		DialTimeout: dialTimeout, DialerRetries: 1, ReadTimeout: commandTimeout, WriteTimeout: commandTimeout,
+		ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
+		PipelinePoolSize: -1, PoolSize: poolSize, MinIdleConns: 2,
+	}
+	switch {
+	case c.MasterName != "":
+		return redis.NewFailoverClient(options.Failover())
+	case c.isCluster():
+		cluster := options.Cluster()
+		cluster.ClusterStateReloadInterval = stateReload
+		return redis.NewClusterClient(cluster)
+	}
+	return redis.NewClient(options.Simple())
+}
+
+// poolSize has room for the owners of a few sinks at once.
+const poolSize = 64

@@ -1,0 +1,150 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// durability is the level in force and the command that waits for it.
+type durability struct {
+	level    string
+	replicas int           // for WAIT or WAITAOF; 0: none needed
+	waitAOF  bool          // wait for this server's disk, too
+	timeout  time.Duration // of the command
+}
+
+// choose settles the level for a Redis with these facts. A level that it can't
+// give is an error, never a silent downgrade.
+func (c Config) choose(f facts) (durability, error) {
+	d := durability{level: c.Durability, timeout: c.DurabilityTimeout}
+	if d.level == DurabilityAuto {
+		d.level = strongest(f, c.Replicas)
+	}
+	switch d.level {
+	case DurabilityReplicated:
+		if f.replicas < c.Replicas {
+			return d, fmt.Errorf("durability replicated needs %d replicas, and %d are connected: "+
+				"add replicas, or choose another level", c.Replicas, f.replicas)
+		}
+		d.replicas = c.Replicas
+	case DurabilityFsync:
+		if !f.aof || !f.always && !f.waitAOF {
+			return d, errors.New("durability fsync needs appendonly yes, and either appendfsync always or Redis 7.2 with WAITAOF: " +
+				"change the Redis, or choose another level")
+		}
+		d.waitAOF = !f.always
+		d.replicas = min(f.replicas, c.Replicas)
+	}
+	return d, nil
+}
+
+// strongest is the best level that a Redis with these facts can give.
+func strongest(f facts, replicas int) string {
+	switch {
+	case f.aof && (f.always || f.waitAOF):
+		return DurabilityFsync
+	case f.replicas >= replicas:
+		return DurabilityReplicated
+	}
+	return DurabilityMemory
+}
+
+// waits tells whether an answer must wait for more than the script.
+func (d durability) waits() bool { return d.waitAOF || d.replicas > 0 }
+
+// command is what waits, on the connection that wrote; nil if nothing must.
+func (d durability) command(ctx context.Context) *redis.Cmd {
+	ms := d.timeout.Milliseconds()
+	switch {
+	case d.waitAOF:
+		return redis.NewCmd(ctx, "waitaof", 1, d.replicas, ms)
+	case d.replicas > 0:
+		return redis.NewCmd(ctx, "wait", d.replicas, ms)
+	}
+	return nil
+}
+
+// check tells whether the command that waited has seen enough.
+func (d durability) check(cmd *redis.Cmd) error {
+	if cmd == nil {
+		return nil
+	}
+	if err := cmd.Err(); err != nil {
+		return fmt.Errorf("wait for durability %s: %w: %w", d.level, core.ErrUnknown, err)
+	}
+	local, replicas := int64(1), int64(0)
+	switch v := cmd.Val().(type) {
+	case int64:
+		replicas = v
+	case []any: // WAITAOF: local, replicas
+		if len(v) == 2 {
+			local, _ = v[0].(int64)
+			replicas, _ = v[1].(int64)
+		}
+	}
+	if d.waitAOF && local < 1 || replicas < int64(d.replicas) {
+		return fmt.Errorf("durability %s was not reached within %s (%d of %d replicas): %w",
+			d.level, d.timeout, replicas, d.replicas, core.ErrUnknown)
+	}
+	return nil
+}
+
+// commit runs calls that belong to one bucket, and waits until what they wrote
+// is durable. The calls have their own errors; the error returned is that of
+// the waiting.
+func (s *Store) commit(ctx context.Context, key string, calls ...call) error {
+	if !s.durable.waits() {
+		s.run(ctx, s.client, calls...)
+		return nil
+	}
+	node, err := s.nodeOf(ctx, key)
+	if err != nil {
+		for _, c := range calls {
+			c.SetErr(err)
+		}
+		return nil
+	}
+	return s.durable.check(s.runAndWait(ctx, node, calls))
+}
+
+// nodeOf returns the client of the one server that holds key. Waiting counts
+// the writes of its own connection only, so both must go to one server in one
+// pipeline.
+func (s *Store) nodeOf(ctx context.Context, key string) (redis.UniversalClient, error) {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return s.client, nil
+	}
+	return cluster.MasterForKey(ctx, key)
+}
+
+// runAndWait is run with the waiting command behind the calls, in one pipeline.
+func (s *Store) runAndWait(ctx context.Context, node redis.UniversalClient, calls []call) *redis.Cmd {
+	wait := s.durable.command(ctx)
+	for try := 1; ; try++ {
+		pipe := node.Pipeline()
+		for _, c := range calls {
+			pipe.Process(ctx, c)
+		}
+		pipe.Process(ctx, call{wait})
+		pipe.Exec(ctx) // each call has its own error
+		if try == loadTries || len(missing(calls)) == 0 {
+			return wait
+		}
+		if err := s.scripts.load(ctx, s.client); err != nil {
+			wait.SetErr(err)
+			return wait
+		}
+		calls = missing(calls)
+		for _, c := range calls {
+			c.SetErr(nil)
+		}
+		wait = s.durable.command(ctx)
+	}
+}

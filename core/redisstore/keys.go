@@ -1,0 +1,48 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// keySpace makes the names of keys and channels. The part in braces is the hash
+// tag: in a cluster all keys of a bucket lie in one slot. Sink names hold no
+// brace and no colon, so no name can reach another's keys.
+type keySpace struct {
+	prefix  string
+	buckets int
+}
+
+// bucket returns the keys of one bucket in the order that bucket.lua names.
+func (k keySpace) bucket(sink string, number int) []string {
+	tag := fmt.Sprintf("%s:{%s:%02d}:", k.prefix, sink, number)
+	keys := append(make([]string, 0, 6+core.MaxPriority), tag+"owner", tag+"msg", tag+"attempts", tag+"dead", tag+"done")
+	for p := range core.MaxPriority + 1 {
+		keys = append(keys, tag+"due"+strconv.Itoa(p))
+	}
+	return keys
+}
+
+func (k keySpace) all(sink string) [][]string {
+	keys := make([][]string, k.buckets)
+	for n := range keys {
+		keys[n] = k.bucket(sink, n)
+	}
+	return keys
+}
+
+func (k keySpace) meta() string { return k.prefix + ":meta" }
+
+// members is the set of the instances that serve a sink.
+func (k keySpace) members(sink string) string { return k.prefix + ":{" + sink + "}:members" }
+
+// wakeChannel is where an instance hears of messages that came before the
+// first in one of its buckets.
+func (k keySpace) wakeChannel(instance, sink string) string {
+	return k.prefix + ":wake:" + instance + ":" + sink
+}
+
+// memberChannel is where the instances of a sink hear of each other.
+func (k keySpace) memberChannel(sink string) string { return k.prefix + ":members:" + sink }

@@ -1,0 +1,290 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// A list walks the due sets of all buckets at once, ordered by due time, then
+// by sink, bucket, priority (high first) and acceptance. A page is two round
+// trips: members and due times from every bucket, then the messages, without
+// their bodies, of those that made it onto the page.
+
+// cursor says behind which entry the next page begins.
+type cursor struct {
+	Query  uint32 `json:"q"` // hash of the query it belongs to
+	Due    int64  `json:"d"`
+	Sink   int    `json:"s"` // position in Query.Sinks
+	Bucket int    `json:"b"`
+	Level  int    `json:"p"`
+	Seq    int64  `json:"n"`
+}
+
+func (c cursor) encode() string {
+	raw, _ := json.Marshal(c) // plain numbers
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+func decodeCursor(s string, query uint32) (*cursor, error) {
+	if s == "" {
+		return nil, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return nil, core.ErrBadCursor
+	}
+	var c cursor
+	if json.Unmarshal(raw, &c) != nil || c.Query != query || c.Due < 0 || c.Seq < 0 {
+		return nil, core.ErrBadCursor
+	}
+	return &c, nil
+}
+
+// queryHash tells queries apart, but for how much and from where they read.
+func queryHash(q core.Query) uint32 {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%q %q %q %d %d", q.Sinks, q.States, q.Topic, q.DueAfter.UnixMilli(), q.DueBefore.UnixMilli())
+	return h.Sum32()
+}
+
+// spot is one member of a due set or of the dead.
+type spot struct {
+	sink, bucket, level int
+	due, seq            int64
+	id                  string
+	inHand              bool
+}
+
+func (a spot) compare(b spot) int {
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.sink, b.sink), cmp.Compare(a.bucket, b.bucket),
+		cmp.Compare(b.level, a.level), cmp.Compare(a.seq, b.seq))
+}
+
+func (a spot) cursor(query uint32) cursor {
+	return cursor{Query: query, Due: a.due, Sink: a.sink, Bucket: a.bucket, Level: a.level, Seq: a.seq}
+}
+
+// List implements core.Inspector.
+func (s *Store) List(ctx context.Context, q core.Query) (core.Page, error) {
+	hash := queryHash(q)
+	from, err := decodeCursor(q.Cursor, hash)
+	if err != nil {
+		return core.Page{}, err
+	}
+	spots, more, err := s.spots(ctx, q, from)
+	if err != nil {
+		return core.Page{}, err
+	}
+	entries, err := s.peek(ctx, q, spots)
+	if err != nil {
+		return core.Page{}, err
+	}
+	page := core.Page{Entries: entries}
+	if more {
+		page.Next = spots[len(spots)-1].cursor(hash).encode()
+	}
+	return page, nil
+}
+
+func listsDead(q core.Query) bool {
+	return slices.Contains(q.States, core.Dead) || slices.Contains(q.States, core.Expired)
+}
+
+// spots reads the members that the page looks at, and whether there are more.
+func (s *Store) spots(ctx context.Context, q core.Query, from *cursor) (spots []spot, more bool, err error) {
+	type source struct{ sink, bucket int }
+	var sources []source
+	var calls []call
+	for n, sink := range q.Sinks {
+		for b := range s.keys.buckets {
+			sources = append(sources, source{n, b})
+			calls = append(calls, newCall(ctx, s.scripts.page, s.keys.bucket(sink, b), pageArgs(q, from, n, b)...))
+		}
+	}
+	s.run(ctx, s.client, calls...)
+	for n, c := range calls {
+		reply, err := c.Slice()
+		if err != nil {
+			return nil, false, fault("list", err)
+		}
+		for _, set := range reply[1:] {
+			spots = appendSpots(spots, sources[n].sink, sources[n].bucket, set, q)
+		}
+	}
+	slices.SortFunc(spots, spot.compare)
+	if len(spots) > q.Limit {
+		return spots[:q.Limit], true, nil
+	}
+	return spots, false, nil
+}
+
+func pageArgs(q core.Query, from *cursor, sink, bucket int) []any {
+	set, low := "due", int64(0)
+	if listsDead(q) {
+		set = "dead"
+	}
+	if !q.DueAfter.IsZero() {
+		low = whenMillis(core.When{At: q.DueAfter})
+	}
+	args := []any{set, q.Limit + 1, low}
+	if from == nil {
+		return append(args, "", 0, 0, 0)
+	}
+	side := cmp.Or(cmp.Compare(sink, from.Sink), cmp.Compare(bucket, from.Bucket))
+	return append(args, from.Due, side, from.Level, from.Seq)
+}
+
+// appendSpots reads one set of a reply of page.lua: priority, how many are in
+// hand, rank of the first, members and due times.
+func appendSpots(spots []spot, sink, bucket int, set any, q core.Query) []spot {
+	parts, _ := set.([]any)
+	if len(parts) != 4 {
+		return spots
+	}
+	before := int64(math.MaxInt64)
+	if !q.DueBefore.IsZero() {
+		before = whenMillis(core.When{At: q.DueBefore})
+	}
+	rank, members := number(parts[2]), parts[3].([]any)
+	for n := 0; n+1 < len(members); n += 2 {
+		member := text(members[n])
+		due := millisText(members[n+1]).UnixMilli()
+		if len(member) <= seqLen || due >= before {
+			continue
+		}
+		spots = append(spots, spot{sink: sink, bucket: bucket, level: int(number(parts[0])), due: due,
+			seq: memberSeq(member), id: member[seqLen:], inHand: rank+int64(n/2) < number(parts[1])})
+	}
+	return spots
+}
+
+func memberSeq(member string) (seq int64) {
+	for _, c := range []byte(member[:seqLen]) {
+		seq = seq<<8 | int64(c)
+	}
+	return seq
+}
+
+// peekBytes is how much of a record is read for a list: more than topic, key
+// and all headers within the default limits take.
+const peekBytes = 48 << 10
+
+// peek reads the messages at spots and keeps those that the query selects.
+func (s *Store) peek(ctx context.Context, q core.Query, spots []spot) ([]core.Entry, error) {
+	type source struct{ sink, bucket int }
+	wanted := make(map[source][]int)
+	for n, sp := range spots {
+		at := source{sp.sink, sp.bucket}
+		wanted[at] = append(wanted[at], n)
+	}
+	var calls []call
+	var places [][]int
+	for at, ns := range wanted {
+		args := []any{peekBytes}
+		for _, n := range ns {
+			args = append(args, spots[n].id)
+		}
+		calls = append(calls, newCall(ctx, s.scripts.peek, s.keys.bucket(q.Sinks[at.sink], at.bucket), args...))
+		places = append(places, ns)
+	}
+	s.run(ctx, s.client, calls...)
+	found := make([]*core.Entry, len(spots))
+	for n, c := range calls {
+		reply, err := c.Slice()
+		if err != nil {
+			return nil, fault("list", err)
+		}
+		for i, one := range reply {
+			at := places[n][i]
+			if found[at], err = readPeeked(one, q.Sinks[spots[at].sink], spots[at]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return selected(found, q), nil
+}
+
+// readPeeked returns nil for a message that has gone meanwhile.
+func readPeeked(reply any, sink string, sp spot) (*core.Entry, error) {
+	parts, _ := reply.([]any)
+	if len(parts) != 4 {
+		return nil, nil
+	}
+	m := &core.Message{ID: sp.id, Sink: sink}
+	size, err := peeked{text(parts[0]), text(parts[1]), int(number(parts[2]))}.decode(m)
+	if err != nil {
+		return nil, fmt.Errorf("read message %s: %w", strconv.Quote(sp.id), err)
+	}
+	due := time.UnixMilli(sp.due)
+	f := parseFailure(text(parts[3]), due)
+	e := &core.Entry{Message: m, Reason: f.reason, Error: f.text, Due: due, BodySize: size}
+	if e.State = f.state("waiting"); sp.inHand {
+		e.State = core.Delivering
+	}
+	complete(e, f)
+	return e, nil
+}
+
+func selected(found []*core.Entry, q core.Query) []core.Entry {
+	dead := listsDead(q)
+	entries := make([]core.Entry, 0, len(found))
+	for _, e := range found {
+		if e == nil || q.Topic != "" && e.Message.Topic != q.Topic {
+			continue
+		}
+		if dead {
+			e.State = failure{reason: e.Reason}.state("dead")
+			e.MayHaveBeenSent = e.Message.Attempt > 0
+		}
+		if len(q.States) > 0 && !slices.Contains(q.States, e.State) {
+			continue
+		}
+		entries = append(entries, *e)
+	}
+	return entries
+}
+
+// Stats implements core.Inspector.
+func (s *Store) Stats(ctx context.Context, sinks ...string) ([]core.SinkStats, error) {
+	var calls []call
+	for _, sink := range sinks {
+		for _, keys := range s.keys.all(sink) {
+			calls = append(calls, newCall(ctx, s.scripts.count, keys))
+		}
+	}
+	s.run(ctx, s.client, calls...)
+	stats := make([]core.SinkStats, len(sinks))
+	for n, sink := range sinks {
+		st := &stats[n]
+		st.Sink, st.Buckets = sink, s.keys.buckets
+		for _, c := range calls[n*s.keys.buckets : (n+1)*s.keys.buckets] {
+			counts, err := c.Int64Slice()
+			if err != nil || len(counts) != 5 {
+				return nil, fault("count", cmp.Or(err, errReply))
+			}
+			addCounts(st, counts)
+		}
+	}
+	return stats, nil
+}
+
+// addCounts adds a reply of count.lua.
+func addCounts(st *core.SinkStats, counts []int64) {
+	st.Scheduled += int(counts[0])
+	st.Due += int(counts[1])
+	st.Dead += int(counts[2])
+	st.Owned += int(counts[3])
+	if next := time.UnixMilli(counts[4]); counts[4] != 0 && (st.NextDue.IsZero() || next.Before(st.NextDue)) {
+		st.NextDue = next
+	}
+}

@@ -1,0 +1,21 @@
+-- Stands before every script of a bucket: names its keys and reads the clock.
+-- All keys of a bucket share the hash tag {sink:nn}, so they lie in one slot.
+--
+--   KEYS[1]    owner     hash  token, epoch, until (ms), wake (channel): the ownership
+--                              seq: the last acceptance number; prio: highest priority used
+--                              hand: highest due time handed out; h0..h9: how many of each
+--                              priority are in hand. No hand: nothing is
+--   KEYS[2]    msg       hash  id -> record (payload [expiry 6] seq 5 trailer 1)
+--   KEYS[3]    attempts  hash  id -> "attempts deliver_at reason\nerror", only ids that failed
+--   KEYS[4]    dead      zset  member -> ms of death
+--   KEYS[5]    done      zset  id -> ms of settling * 4 + 1 delivered, 2 cancelled, 3 dead
+--   KEYS[6..15] due      zset  member -> ms when due, for priorities 0 to 9
+--
+-- A member is the acceptance number, 5 bytes big-endian, and the id: so equal
+-- due times sort by acceptance. What is in hand is the first h<p> members of
+-- each due set; nothing may be added before those, see 'hand' in park.lua.
+local owner, msg, attempts, dead, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local function due(p) return KEYS[6 + p] end
+local clock = redis.call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = math.floor(micros / 1000)

@@ -1,0 +1,17 @@
+-- Makes a dead letter due at once, without attempts or expiry.
+--   ARGV[1] id  ARGV[2] dedupe window, ms  ARGV[3] own wake channel  ARGV[4] number of the bucket
+-- Reply: as reschedule.lua.
+local m = find(ARGV[1], tonumber(ARGV[2]))
+if not m then return {} end
+if m.state ~= 'dead' then return {0, m.state, m.due, m.failure, 0} end
+local o = redis.call('HMGET', owner, 'hand', 'prio')
+local at = now
+if o[1] and at <= tonumber(o[1]) then at = o[1] + 1 end
+local first = head(tonumber(o[2] or 0))
+redis.call('ZREM', dead, m.member)
+redis.call('HDEL', attempts, ARGV[1])
+if expires(m.record) then
+  redis.call('HSET', msg, ARGV[1], m.record:sub(1, -13) .. m.record:sub(-6, -2) .. string.char(m.record:byte(-1) - 1))
+end
+redis.call('ZADD', due(m.p), at, m.member)
+return {1, m.state, at, '', wake(first, at, ARGV[3], ARGV[4])}

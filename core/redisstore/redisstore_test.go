@@ -1,0 +1,99 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/storetest"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var prefixes atomic.Int64
+
+// freshConfig is a store of its own on the Redis that this package's tests share.
+func freshConfig(t *testing.T) Config {
+	return Config{Addrs: []string{servers.SharedRedis(t).Addr()},
+		Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), Ownership: time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+}
+
+func open(t *testing.T, c Config) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// harness runs the suite against stores that base configures.
+func harness(base func(t *testing.T) Config) storetest.Harness {
+	return storetest.Harness{
+		Open: func(t *testing.T, c storetest.Config) core.Store {
+			config := base(t)
+			config.Buckets, config.DedupeWindows = c.Buckets, c.DedupeWindow
+			return open(t, config)
+		},
+		Second: func(t *testing.T, first core.Store) core.Store {
+			config := first.(*Store).config
+			config.Instance = ""
+			return open(t, config)
+		},
+		Kill: func(t *testing.T, store core.Store) { store.(*Store).client.Close() },
+	}
+}
+
+func TestStore(t *testing.T) { storetest.Run(t, harness(freshConfig)) }
+
+func TestBridgeDelivers(t *testing.T) {
+	s, err := Open(t.Context(), freshConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := make(chanSink, 10)
+	d := &core.Dispatcher{Name: "orders", Sink: sink}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- (&core.Bridge{Store: s, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
+	in := core.NewInterceptor(s, core.Limits{}, d)
+	var messages []*core.Message
+	for n := range 5 {
+		messages = append(messages, &core.Message{Sink: "orders", Topic: "t", Body: []byte{byte(n)}, Delay: time.Duration(n*20) * time.Millisecond})
+	}
+	for _, r := range in.Accept(t.Context(), messages...) {
+		if r.Err != nil || r.State != core.Scheduled {
+			t.Fatalf("receipt %+v", r)
+		}
+	}
+	for n := range 5 {
+		if m := <-sink; m.Body[0] != byte(n) || m.Attempt != 1 {
+			t.Errorf("message %d is %+v", n, m)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%+v", d.Totals())
+}
+
+// chanSink passes on what it is given.
+type chanSink chan *core.Message
+
+func (c chanSink) Deliver(_ context.Context, batch []*core.Message) error {
+	for _, m := range batch {
+		c <- m
+	}
+	return nil
+}
+
+func (c chanSink) Close() error { return nil }

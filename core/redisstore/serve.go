@@ -1,0 +1,352 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// ownedBuckets finds the buckets that this process owns, to wake them.
+type ownedBuckets struct {
+	mu  sync.Mutex
+	all map[string]map[int]*bucket
+}
+
+func (o *ownedBuckets) set(sink string, number int, b *bucket) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = make(map[string]map[int]*bucket)
+	}
+	if o.all[sink] == nil {
+		o.all[sink] = make(map[int]*bucket)
+	}
+	o.all[sink][number] = b
+}
+
+func (o *ownedBuckets) remove(sink string, number int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.all[sink], number)
+}
+
+func (o *ownedBuckets) wake(sink string, number int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if b := o.all[sink][number]; b != nil {
+		b.signal()
+	}
+}
+
+func (o *ownedBuckets) wakeAll(sink string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, b := range o.all[sink] {
+		b.signal()
+	}
+}
+
+// server is one Serve: it keeps this instance in the set of those that serve
+// the sink, and owns the buckets that fall to it.
+type server struct {
+	*Store
+	sink    string
+	work    func(context.Context, core.Bucket) error
+	term    time.Duration
+	live    []string
+	tenures map[int]*tenure
+	ended   chan *tenure
+	log     *slog.Logger
+	silent  bool // Redis did not answer the last beat, and that was logged
+}
+
+// tenure is the time for which one bucket is owned.
+type tenure struct {
+	bucket *bucket
+	epoch  int64
+	cancel context.CancelCauseFunc
+	expiry *time.Timer // ends the tenure by our own clock if Redis can't be reached
+}
+
+// Serve implements core.Store.
+func (s *Store) Serve(ctx context.Context, sink string, work func(context.Context, core.Bucket) error) error {
+	v := &server{Store: s, sink: sink, work: work, term: s.config.Ownership, tenures: make(map[int]*tenure),
+		ended: make(chan *tenure, s.keys.buckets), log: s.config.Log.With("sink", sink, "instance", s.config.Instance)}
+	return v.run(ctx)
+}
+
+func (v *server) run(ctx context.Context) error {
+	// What ends the ownerships must still reach Redis when ctx has ended.
+	inner := context.WithoutCancel(ctx)
+	pubsub := v.client.Subscribe(inner, v.keys.wakeChannel(v.config.Instance, v.sink), v.keys.memberChannel(v.sink))
+	defer pubsub.Close()
+	heard := pubsub.ChannelWithSubscriptions()
+	tick := time.NewTicker(v.term / beatsPerTerm)
+	defer tick.Stop()
+	stopping := ctx.Done()
+	v.beat(inner)
+	v.announce(inner)
+	for ctx.Err() == nil || len(v.tenures) > 0 {
+		select {
+		case <-stopping:
+			stopping = nil
+			v.depart(inner)
+			for _, t := range v.tenures {
+				t.cancel(errStopping)
+			}
+		case <-tick.C:
+			v.turn(inner, ctx.Err() == nil)
+		case note := <-heard:
+			v.hear(inner, note, ctx.Err() == nil)
+		case t := <-v.ended:
+			v.leaveBucket(inner, t)
+		}
+	}
+	return nil
+}
+
+// turn is one heartbeat: prolong what is owned, and see who else is there.
+func (v *server) turn(ctx context.Context, serving bool) {
+	v.renew(ctx)
+	if serving {
+		v.beat(ctx)
+	}
+}
+
+// hear takes what another instance said, or that the line to Redis is back, so
+// that something may have gone unheard.
+func (v *server) hear(ctx context.Context, note any, serving bool) {
+	switch n := note.(type) {
+	case *redis.Subscription:
+		v.owned.wakeAll(v.sink)
+	case *redis.Message:
+		if n.Channel == v.keys.memberChannel(v.sink) {
+			if n.Payload != v.config.Instance && serving {
+				v.beat(ctx)
+			}
+			return
+		}
+		if number, err := strconv.Atoi(n.Payload); err == nil {
+			v.owned.wake(v.sink, number)
+		}
+	}
+}
+
+// beat says that this instance is alive and takes the buckets that fall to it.
+func (v *server) beat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, v.term)
+	defer cancel()
+	c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, v.term.Milliseconds())
+	v.Store.run(ctx, v.client, c)
+	live, err := c.StringSlice()
+	if err != nil {
+		if !v.silent {
+			v.log.Warn("heartbeat failed", "err", err)
+		}
+		v.silent = true
+		return
+	}
+	if v.silent {
+		v.log.Info("heartbeat is back")
+	}
+	v.silent = false
+	v.live = live
+	v.rebalance(ctx)
+}
+
+// rebalance gives back the buckets that fall to others and takes those that
+// fall to this instance and are free.
+func (v *server) rebalance(ctx context.Context) {
+	var wanted []int
+	for n := range v.keys.buckets {
+		mine := rendezvous(v.live, v.sink, n) == v.config.Instance
+		t := v.tenures[n]
+		switch {
+		case mine && t == nil:
+			wanted = append(wanted, n)
+		case !mine && t != nil:
+			t.cancel(errStopping)
+		}
+	}
+	v.acquire(ctx, wanted)
+}
+
+// rendezvous is the instance that a bucket falls to: that with the highest hash
+// of instance and bucket. When an instance comes or goes, only buckets that it
+// takes or leaves move.
+func rendezvous(live []string, sink string, number int) string {
+	var best string
+	var top uint64
+	for _, instance := range live {
+		h := fnv.New64a()
+		h.Write([]byte(instance + "\x00" + sink + "\x00" + strconv.Itoa(number)))
+		if sum := mix(h.Sum64()); best == "" || sum > top || sum == top && instance > best {
+			best, top = instance, sum
+		}
+	}
+	return best
+}
+
+// mix spreads the bits of a hash whose last bytes hardly reach its high bits.
+// It is the finalizer of MurmurHash3.
+func mix(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// acquire tries to own buckets, in one round trip.
+func (v *server) acquire(ctx context.Context, numbers []int) {
+	if len(numbers) == 0 {
+		return
+	}
+	asked := time.Now()
+	calls, tokens := make([]call, len(numbers)), make([]string, len(numbers))
+	for n, number := range numbers {
+		tokens[n] = v.config.Instance + ":" + rand.Text()[:13]
+		calls[n] = newCall(ctx, v.scripts.own, v.keys.bucket(v.sink, number), tokens[n],
+			v.keys.wakeChannel(v.config.Instance, v.sink), v.term.Milliseconds())
+	}
+	v.Store.run(ctx, v.client, calls...)
+	for n, c := range calls {
+		if epoch, err := c.Int64(); err != nil {
+			v.log.Warn("take ownership failed", "bucket", numbers[n], "err", err)
+		} else if epoch > 0 {
+			v.enter(numbers[n], tokens[n], epoch, asked)
+		}
+	}
+}
+
+// enter begins a tenure. By our own clock it ends a term after the request for
+// it was sent, which is never later than Redis ends it.
+func (v *server) enter(number int, token string, epoch int64, asked time.Time) {
+	alarm, err := newAlarm()
+	if err != nil {
+		v.log.Error("own bucket", "bucket", number, "err", err)
+		return
+	}
+	b := &bucket{store: v.Store, sink: v.sink, number: number, keys: v.keys.bucket(v.sink, number), token: token,
+		alarm: alarm, woken: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	t := &tenure{bucket: b, epoch: epoch, cancel: cancel}
+	t.expiry = time.AfterFunc(time.Until(asked.Add(v.term)), func() { cancel(core.ErrOwnershipLost) })
+	v.tenures[number] = t
+	v.owned.set(v.sink, number, b)
+	v.log.Debug("bucket owned", "bucket", number, "epoch", epoch)
+	go v.hold(ctx, t)
+}
+
+// workPause is how long a work that failed rests before it is run again.
+const workPause = 500 * time.Millisecond
+
+// hold runs work on a bucket for as long as it is owned.
+func (v *server) hold(ctx context.Context, t *tenure) {
+	var ticks sync.WaitGroup
+	ticks.Go(t.bucket.alarm.run)
+	for ctx.Err() == nil {
+		err := v.work(ctx, t.bucket)
+		if errors.Is(err, core.ErrOwnershipLost) {
+			t.cancel(core.ErrOwnershipLost)
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		v.log.Warn("work on bucket failed and is run again", "bucket", t.bucket.number, "err", err)
+		select {
+		case <-time.After(workPause):
+		case <-ctx.Done():
+		}
+		v.release(ctx, t)
+	}
+	t.bucket.alarm.close()
+	ticks.Wait()
+	v.ended <- t
+}
+
+// release puts back what a failed work left in hand.
+func (v *server) release(ctx context.Context, t *tenure) {
+	if err := t.bucket.settle(ctx, nil); errors.Is(err, core.ErrOwnershipLost) {
+		t.cancel(core.ErrOwnershipLost)
+	}
+}
+
+// leaveBucket hands a bucket over whose work has returned.
+func (v *server) leaveBucket(ctx context.Context, t *tenure) {
+	t.expiry.Stop()
+	number := t.bucket.number
+	delete(v.tenures, number)
+	v.owned.remove(v.sink, number)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	c := newCall(ctx, v.scripts.release, t.bucket.keys, t.bucket.token)
+	v.Store.run(ctx, v.client, c)
+	if err := c.Err(); err != nil {
+		v.log.Warn("hand over bucket", "bucket", number, "err", err)
+	}
+	v.announce(ctx)
+}
+
+// renew prolongs the tenures, in one round trip.
+func (v *server) renew(ctx context.Context) {
+	if len(v.tenures) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, v.term)
+	defer cancel()
+	asked := time.Now()
+	held, calls := make([]*tenure, 0, len(v.tenures)), make([]call, 0, len(v.tenures))
+	for _, t := range v.tenures {
+		held = append(held, t)
+		calls = append(calls, newCall(ctx, v.scripts.renew, t.bucket.keys, t.bucket.token, v.term.Milliseconds()))
+	}
+	v.Store.run(ctx, v.client, calls...)
+	for n, c := range calls {
+		switch kept, err := c.Int(); {
+		case err != nil: // the expiry decides
+		case kept == 0:
+			held[n].cancel(core.ErrOwnershipLost)
+		default:
+			held[n].expiry.Reset(time.Until(asked.Add(v.term)))
+		}
+	}
+}
+
+// announce tells the other instances that there is something to take or give.
+func (v *server) announce(ctx context.Context) {
+	if err := v.client.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err(); err != nil && !v.silent {
+		v.log.Debug("announce", "err", err) // the others' heartbeats find out as well
+	}
+}
+
+// depart takes this instance out of the set of those that serve the sink, so
+// that its buckets fall to others from now on.
+func (v *server) depart(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, 0)
+	v.Store.run(ctx, v.client, c)
+}
+
+// owns lists the buckets of a sink that this process owns; for tests.
+func (o *ownedBuckets) owns(sink string) []int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var numbers []int
+	for n := range o.all[sink] {
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	return numbers
+}
