@@ -183,6 +183,9 @@ func (l *bucketLoop) over(m *Message, now time.Time) (Outcome, bool) {
 
 // policy is the sink's RetryPolicy as m overrides it.
 func (d *Dispatcher) policy(m *Message) RetryPolicy {
+	if len(m.Options) == 0 {
+		return d.Retry.withDefaults()
+	}
 	policy, _ := d.Retry.override(m.Options) // checked by Accept
 	return policy.withDefaults()
 }

@@ -5,18 +5,22 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"hash/fnv"
+	"sync/atomic"
 	"time"
 )
 
-// A generated ID is 23 characters of 0-9a-v: two for the bucket, ten for the
-// time it was made (48 bits of epoch milliseconds), eleven random (56 bits).
-// So a call by ID is one look-up, and within a bucket IDs sort by time. Redis
-// stores strings of up to 28 bytes in the memory of one of 13, so the length
-// is free, with five bytes to spare for the store.
+// A generated ID is 23 characters of 0-9a-v: two for the bucket, then 104 bits:
+// 48 of epoch milliseconds, 40 that a process draws at its start, 16 that it
+// counts. So a process never makes an ID twice (that would take 65,536 in a
+// millisecond), two processes only if they drew the same of 2^40 numbers, and
+// stores need not look whether it is taken. A call by ID is one look-up, and
+// Redis stores strings of up to 28 bytes in the memory of one of 13, so the
+// length is free, with five bytes to spare for the store.
 const (
 	generatedIDLen = 23
 	idTimeBytes    = 6
-	idRandomBytes  = 7
+	idDrawnBytes   = 5
+	idCountBytes   = 2
 	bucketChars    = 2
 )
 
@@ -27,16 +31,28 @@ const idAlphabet = "0123456789abcdefghijklmnopqrstuv"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// NewID makes an ID that carries the number of its bucket (0 to MaxBuckets-1).
-func NewID(bucket int, now time.Time) string {
-	var raw [idTimeBytes + idRandomBytes]byte
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli()))
-	copy(raw[:], ms[8-idTimeBytes:])
-	rand.Read(raw[idTimeBytes:]) // never fails, see crypto/rand
+// IDs makes IDs. Make one with NewIDs for each process; safe for concurrent use.
+type IDs struct {
+	drawn [idDrawnBytes]byte
+	count atomic.Uint32
+}
+
+// NewIDs draws the part of the IDs that tells this process from others.
+func NewIDs() *IDs {
+	ids := new(IDs)
+	rand.Read(ids.drawn[:]) // never fails, see crypto/rand
+	return ids
+}
+
+// New makes an ID that carries the number of its bucket (0 to MaxBuckets-1).
+func (i *IDs) New(bucket int, now time.Time) string {
+	var raw [8 + idDrawnBytes + idCountBytes]byte
+	binary.BigEndian.PutUint64(raw[:], uint64(now.UnixMilli()))
+	copy(raw[8:], i.drawn[:])
+	binary.BigEndian.PutUint16(raw[8+idDrawnBytes:], uint16(i.count.Add(1)))
 	id := make([]byte, bucketChars, generatedIDLen)
 	id[0], id[1] = idAlphabet[bucket>>5&31], idAlphabet[bucket&31]
-	return string(idEncoding.AppendEncode(id, raw[:]))
+	return string(idEncoding.AppendEncode(id, raw[8-idTimeBytes:]))
 }
 
 // BucketOfID returns the bucket that a generated ID carries, and whether id has

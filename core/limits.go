@@ -66,16 +66,23 @@ func (l Limits) withDefaults() Limits {
 // is only used to bound times, never to decide what is due.
 func (l Limits) Check(m *Message, now time.Time) error {
 	l = l.withDefaults()
-	checks := []func(*Message) *InvalidError{
-		checkNames, l.checkSizes, checkHeaderNames, checkOptions,
-		func(m *Message) *InvalidError { return l.checkTimes(m, now) },
+	err := checkNames(m)
+	if err == nil {
+		err = l.checkSizes(m)
 	}
-	for _, check := range checks {
-		if err := check(m); err != nil {
-			return err
-		}
+	if err == nil {
+		err = checkHeaderNames(m)
 	}
-	return nil
+	if err == nil && len(m.Options) > 0 {
+		err = checkOptions(m)
+	}
+	if err == nil {
+		err = l.checkTimes(m, now)
+	}
+	if err == nil {
+		return nil // a nil *InvalidError would not be a nil error
+	}
+	return err
 }
 
 func checkNames(m *Message) *InvalidError {

@@ -64,9 +64,7 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	now := time.UnixMicro(number(reply[0]))
 	b.clock.observe(now, sent, received)
 	batch := core.Batch{Now: now}
-	if next := number(reply[1]); next == 1 {
-		batch.Next = now
-	} else if next != 0 {
+	if next := number(reply[1]); next != 0 {
 		batch.Next = time.UnixMilli(next)
 	}
 	return batch, b.readTaken(reply, &batch)
@@ -159,14 +157,11 @@ func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 // settleGroups sorts outcomes into the groups that settle.lua takes. Neighbours
 // of one kind share a group, which for a batch that went well is all of it.
 func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) {
-	byID := make(map[string]core.Outcome, len(outcomes))
-	for _, o := range outcomes {
-		byID[o.ID] = o
-	}
 	args = make([]any, 0, len(outcomes)+8)
 	last, countAt := groupKind{}, -1
-	for _, h := range b.hand {
-		o, ok := byID[h.id]
+	find := b.finder()
+	for n, o := range outcomes {
+		h, ok := find(n, o.ID)
 		if !ok {
 			continue
 		}
@@ -180,6 +175,32 @@ func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) 
 		args = append(args, settleItem(kind.how, o, h)...)
 	}
 	return args, groups
+}
+
+// finder finds each message in hand once. Outcomes mostly come in the order of
+// the hand, so a look in the same place mostly does.
+func (b *bucket) finder() func(at int, id string) (held, bool) {
+	used := make([]bool, len(b.hand))
+	var byID map[string]int
+	return func(at int, id string) (held, bool) {
+		if at >= len(b.hand) || b.hand[at].id != id {
+			if byID == nil {
+				byID = make(map[string]int, len(b.hand))
+				for n, h := range b.hand {
+					byID[h.id] = n
+				}
+			}
+			var ok bool
+			if at, ok = byID[id]; !ok {
+				return held{}, false
+			}
+		}
+		if used[at] {
+			return held{}, false
+		}
+		used[at] = true
+		return b.hand[at], true
+	}
 }
 
 type groupKind struct {

@@ -1,12 +1,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -17,7 +18,7 @@ const (
 	maxParkMessages   = 500
 	maxParkBytes      = 2 << 20
 	maxFlightMessages = 8000
-	maxFlights        = 4
+	maxFlights        = 2
 )
 
 // parker gathers what many callers park at the same time into few round trips.
@@ -29,6 +30,9 @@ type parker struct {
 	mu      sync.Mutex
 	waiting []*parking
 	flights int
+	// bucket is where messages go that may go anywhere. It moves on with each
+	// flight, so that those of one flight share one script call.
+	bucket int
 }
 
 // parking is one message on its way into the store.
@@ -37,12 +41,27 @@ type parking struct {
 	bucket  int
 	payload []byte
 	receipt *core.Receipt
-	done    *sync.WaitGroup
+	ticket  *ticket
+}
+
+// ticket tells one caller of Park that all its messages have their answers.
+type ticket struct {
+	left   atomic.Int64
+	landed chan struct{}
+}
+
+func (t *ticket) done() {
+	if t.left.Add(-1) == 0 {
+		close(t.landed)
+	}
 }
 
 // Park implements core.Store. It returns when every message has its answer or
 // ctx has ended; then those without one have core.ErrUnknown.
 func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
+	if len(messages) == 0 {
+		return nil
+	}
 	receipts := make([]core.Receipt, len(messages))
 	if err := unlessDone(ctx, "park"); err != nil {
 		for n, m := range messages {
@@ -50,30 +69,25 @@ func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Rece
 		}
 		return receipts
 	}
+	anywhere := s.parker.anywhere()
 	batch := make([]parking, len(messages))
-	var done sync.WaitGroup
-	done.Add(len(messages))
+	t := &ticket{landed: make(chan struct{})}
+	t.left.Store(int64(len(messages)))
 	for n, m := range messages {
 		p := &batch[n]
-		*p = parking{message: m, bucket: s.place(m), receipt: &receipts[n], done: &done}
+		*p = parking{message: m, bucket: s.place(m, anywhere), receipt: &receipts[n], ticket: t}
 		p.payload = appendPayload(make([]byte, 0, len(m.Body)+len(m.Topic)+len(m.Key)+16), m)
 		receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Durability: s.durable.level}
 	}
 	s.parker.add(batch)
-	return s.parker.await(ctx, &done, receipts)
+	return await(ctx, t, receipts)
 }
 
 // await waits for the flights, which end in bounded time by themselves. A
 // caller that gives up earlier gets copies, as the flight still writes.
-func (k *parker) await(ctx context.Context, done *sync.WaitGroup, receipts []core.Receipt) []core.Receipt {
-	if ctx.Done() == nil {
-		done.Wait()
-		return receipts
-	}
-	landed := make(chan struct{})
-	go func() { done.Wait(); close(landed) }()
+func await(ctx context.Context, t *ticket, receipts []core.Receipt) []core.Receipt {
 	select {
-	case <-landed:
+	case <-t.landed:
 		return receipts
 	case <-ctx.Done():
 	}
@@ -83,6 +97,13 @@ func (k *parker) await(ctx context.Context, done *sync.WaitGroup, receipts []cor
 			Err: fmt.Errorf("park: %w: %w", core.ErrUnknown, ctx.Err())}
 	}
 	return unknown
+}
+
+// anywhere is the bucket for messages that may go anywhere.
+func (k *parker) anywhere() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.bucket
 }
 
 // add queues a batch and starts a flight if there is room for one.
@@ -103,6 +124,7 @@ func (k *parker) fly() {
 	for {
 		k.mu.Lock()
 		n := min(len(k.waiting), maxFlightMessages)
+		k.bucket = (k.bucket + 1) % k.store.keys.buckets
 		if n == 0 {
 			k.flights--
 			k.mu.Unlock()
@@ -116,7 +138,7 @@ func (k *parker) fly() {
 		k.mu.Unlock()
 		k.store.parkAll(load)
 		for _, p := range load {
-			p.done.Done()
+			p.ticket.done()
 		}
 	}
 }
@@ -171,29 +193,37 @@ func (s *Store) parkArgs(g *parkGroup) []any {
 	if s.durable.waits() {
 		touch = "1"
 	}
-	args := make([]any, 0, 4+4*len(g.load))
+	args := make([]any, 0, 8+3*len(g.load))
 	args = append(args, s.keys.wakeChannel(s.config.Instance, g.sink), g.bucket, s.config.window(g.sink), touch)
+	last, countAt := parkKind{}, -1
 	for _, p := range g.load {
-		flags := []byte{'0' + byte(p.message.Priority), '0'}
-		if p.message.Generated {
-			flags[1] = '1'
+		m := p.message
+		kind := kindOf(m)
+		if countAt < 0 || kind != last {
+			args = append(args, kind.kind, kind.priority, 0)
+			last, countAt = kind, len(args)-1
 		}
-		args = append(args, p.message.ID, flags, parkTimes(p.message), p.payload)
+		args[countAt] = args[countAt].(int) + 1
+		args = append(args, m.ID, whenMillis(core.When{At: m.DeliverAt, After: m.Delay}), p.payload)
+		if kind.kind&kindExpires != 0 {
+			args = append(args, whenMillis(core.When{At: m.ExpiresAt, After: m.TTL}))
+		}
 	}
 	return args
 }
 
-// parkTimes writes the due time and the expiry of m as park.lua wants them.
-func parkTimes(m *core.Message) []byte {
-	b := strconv.AppendInt(make([]byte, 0, 32), whenMillis(core.When{At: m.DeliverAt, After: m.Delay}), 10)
-	b = append(b, ' ')
-	switch {
-	case m.TTL > 0:
-		return strconv.AppendInt(b, whenMillis(core.When{After: m.TTL}), 10)
-	case !m.ExpiresAt.IsZero():
-		return strconv.AppendInt(b, m.ExpiresAt.UnixMilli(), 10)
+// parkKind is what the messages of a run in park.lua have in common.
+type parkKind struct{ kind, priority int }
+
+func kindOf(m *core.Message) parkKind {
+	k := parkKind{priority: m.Priority}
+	if m.TTL > 0 || !m.ExpiresAt.IsZero() {
+		k.kind |= kindExpires
 	}
-	return append(b, '0')
+	if m.Generated {
+		k.kind |= kindGenerated
+	}
+	return k
 }
 
 // whenMillis writes a time for a script: milliseconds of the epoch, or -1 minus
@@ -263,7 +293,7 @@ var errReply = errors.New("unexpected reply of a script")
 // readParked turns the reply of one call of park.lua into receipts.
 func (s *Store) readParked(g *parkGroup, waited error) {
 	reply, err := g.call.Slice()
-	if err == nil && len(reply) != len(g.load)+1 {
+	if err == nil && (len(reply) < 3 || len(reply)%2 == 0) {
 		err = errReply
 	}
 	if err != nil {
@@ -273,36 +303,42 @@ func (s *Store) readParked(g *parkGroup, waited error) {
 		}
 		return
 	}
-	if wake, _ := reply[0].(int64); wake == 1 {
+	if number(reply[0]) == 1 {
 		s.owned.wake(g.sink, g.bucket)
 	}
-	for n, p := range g.load {
-		readReceipt(reply[n+1], p.receipt)
-		if p.receipt.Err == nil && waited != nil {
-			p.receipt.Err = waited
+	from, least := number(reply[1]), number(reply[2])
+	for _, p := range g.load {
+		m := p.message
+		due := whenMillis(core.When{At: m.DeliverAt, After: m.Delay})
+		if due < 0 {
+			due = from - due - 1
+		}
+		p.receipt.State, p.receipt.DeliverAt = core.Scheduled, time.UnixMilli(max(due, least))
+	}
+	for n := 3; n < len(reply); n += 2 {
+		if at := number(reply[n]); at < int64(len(g.load)) {
+			readTaken(reply[n+1], g.load[at].receipt)
+		}
+	}
+	if waited != nil {
+		for _, p := range g.load {
+			p.receipt.Err = cmp.Or(p.receipt.Err, waited)
 		}
 	}
 }
 
-func readReceipt(reply any, r *core.Receipt) {
-	switch v := reply.(type) {
-	case int64:
-		r.State, r.DeliverAt = core.Scheduled, time.UnixMilli(v)
-	case []any:
-		switch {
-		case len(v) == 1:
-			r.Err = core.ErrConflict
-		case len(v) == 4:
-			r.Duplicate = true
-			place, due, failed := text(v[1]), millis(v[2]), text(v[3])
-			f := parseFailure(failed, due)
-			r.State, r.Attempt, r.DeliverAt = f.state(place), f.attempts, f.deliverAt
-			if settledPlace(place) {
-				r.DeliverAt = time.Time{}
-			}
-		}
-	default:
-		r.Err = fault("park", errReply)
+// readTaken turns what park.lua says of a taken id into a receipt.
+func readTaken(reply any, r *core.Receipt) {
+	parts, _ := reply.([]any)
+	*r = core.Receipt{ID: r.ID, Sink: r.Sink, Durability: r.Durability}
+	if len(parts) != 3 {
+		r.Durability, r.Err = "", core.ErrConflict
+		return
+	}
+	place, f := text(parts[0]), parseFailure(text(parts[2]), millis(parts[1]))
+	r.Duplicate, r.State, r.Attempt = true, f.state(place), f.attempts
+	if !settledPlace(place) {
+		r.DeliverAt = f.deliverAt
 	}
 }
 

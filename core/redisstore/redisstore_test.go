@@ -15,7 +15,7 @@ import (
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Main(m)) }
 
 var prefixes atomic.Int64
 
@@ -53,6 +53,8 @@ func harness(base func(t *testing.T) Config) storetest.Harness {
 }
 
 func TestStore(t *testing.T) { storetest.Run(t, harness(freshConfig)) }
+
+func TestModel(t *testing.T) { storetest.Model(t, harness(freshConfig)) }
 
 func TestBridgeDelivers(t *testing.T) {
 	s, err := Open(t.Context(), freshConfig(t))

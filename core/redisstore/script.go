@@ -18,6 +18,8 @@ var (
 	luaBucket string
 	//go:embed lua/wake.lua
 	luaWake string
+	//go:embed lua/number.lua
+	luaNumber string
 	//go:embed lua/find.lua
 	luaFind string
 	//go:embed lua/park.lua
@@ -70,16 +72,16 @@ type scripts struct {
 
 func newScripts() *scripts {
 	return &scripts{
-		park:       newScript(luaBucket, luaWake, luaFind, luaPark),
+		park:       newScript(luaBucket, luaWake, luaNumber, luaFind, luaPark),
 		take:       newScript(luaBucket, luaTake),
-		settle:     newScript(luaBucket, luaSettle),
+		settle:     newScript(luaBucket, luaNumber, luaSettle),
 		own:        newScript(luaBucket, luaOwn),
 		renew:      newScript(luaBucket, luaRenew),
 		release:    newScript(luaBucket, luaRelease),
 		get:        newScript(luaBucket, luaFind, luaGet),
 		cancel:     newScript(luaBucket, luaFind, luaCancel),
-		reschedule: newScript(luaBucket, luaWake, luaFind, luaReschedule),
-		redrive:    newScript(luaBucket, luaWake, luaFind, luaRedrive),
+		reschedule: newScript(luaBucket, luaWake, luaNumber, luaFind, luaReschedule),
+		redrive:    newScript(luaBucket, luaWake, luaNumber, luaFind, luaRedrive),
 		discard:    newScript(luaBucket, luaFind, luaDiscard),
 		page:       newScript(luaBucket, luaPage),
 		peek:       newScript(luaBucket, luaPeek),

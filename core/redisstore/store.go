@@ -12,7 +12,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +28,7 @@ type Store struct {
 	durable durability
 	parker  parker
 	owned   ownedBuckets
+	ids     *core.IDs
 }
 
 var (
@@ -46,7 +46,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, fmt.Errorf("configuration of the Redis store: %w", err)
 	}
 	config = config.withDefaults()
-	s := &Store{config: config, client: config.connect(), scripts: newScripts()}
+	s := &Store{config: config, client: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
 	s.parker.store = s
 	if err := s.prepare(ctx); err != nil {
 		s.client.Close()
@@ -133,15 +133,16 @@ func (s *Store) agreeOnFormat(ctx context.Context) (buckets int, err error) {
 	return found.Buckets, nil
 }
 
-// place decides the bucket of a message and makes its ID if it has none.
-func (s *Store) place(m *core.Message) int {
+// place decides the bucket of a message and makes its ID if it has none. With
+// neither ID nor key it may go anywhere.
+func (s *Store) place(m *core.Message, anywhere int) int {
 	if !m.Generated {
 		return core.BucketOf(m.Key, m.ID, s.keys.buckets)
 	}
-	bucket := rand.IntN(s.keys.buckets)
+	bucket := anywhere
 	if m.Key != nil {
 		bucket = core.BucketOf(m.Key, "", s.keys.buckets)
 	}
-	m.ID = core.NewID(bucket, time.Now())
+	m.ID = s.ids.New(bucket, time.Now())
 	return bucket
 }

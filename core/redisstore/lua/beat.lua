@@ -4,10 +4,7 @@
 -- Reply: the instances alive.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-if tonumber(ARGV[2]) > 0 then
-  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
-else
-  redis.call('ZREM', KEYS[1], ARGV[1])
-end
+redis.call('ZREM', KEYS[1], ARGV[1]) -- first, so that it works on a full Redis, too
+if tonumber(ARGV[2]) > 0 then redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1]) end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 1)
 return redis.call('ZRANGE', KEYS[1], 0, 999)

@@ -2,99 +2,120 @@
 --   ARGV[1] own wake channel   ARGV[2] number of the bucket
 --   ARGV[3] dedupe window, ms  ARGV[4] 1: write something even if all are duplicates,
 --           so that a WAIT behind this covers the message that is there already
---   then four for each message (at most 500):
---     id; "<priority><1 if the id was generated, else 0>";
---     "<due> <expiry>", each ms of the epoch if >= 0, -1-ms from now if < 0; expiry 0 is never;
---     payload
--- Reply: 1 if the caller is to wake its own loop, else 0; then for each message
--- its due time in ms, or {'same', state, due, failure}, or {'conflict'}.
-local window, n = tonumber(ARGV[3]), (#ARGV - 4) / 4
-local up = math.ceil(micros / 1000)
-local o = redis.call('HMGET', owner, 'seq', 'prio', 'hand')
+--   then runs of messages of one kind (at most 500 messages in all), each run:
+--     kind: 2 if the ids were generated, + 1 if they expire; priority; count
+--     and for each message: id; due; payload; with expiry also that.
+--   Times are ms of the epoch if >= 0, and -1-ms from now if < 0.
+--   A generated id is not looked for: it is there by no chance worth a look-up.
+-- Reply: {1 if the caller is to wake its own loop, else 0; ms that delays count from;
+--   ms that a due time is at least; then for each message that was not parked:
+--   its position from 0, and {state, due, failure} of the same message, or {} for a conflict}
+local call, char, floor, argv = redis.call, string.char, math.floor, ARGV
+local window, up = tonumber(argv[3]), math.ceil(micros / 1000)
+local o = call('HMGET', owner, 'seq', 'prio', 'hand')
 local seq, prio, hand = tonumber(o[1] or 0), tonumber(o[2] or 0), tonumber(o[3] or 0)
+-- A past time is now; and what is in hand stays in front.
+local least = math.max(now, hand)
 
-local function bytes(v, width)
-  local b = {}
-  for i = width, 1, -1 do
-    b[i] = v % 256
-    v = math.floor(v / 256)
+local function expiry_bytes(ms)
+  if ms < 0 then ms = up - ms - 1 end
+  return char(floor(ms / 1099511627776), floor(ms / 4294967296) % 256) .. bytes4(ms % 4294967296)
+end
+
+-- resolve makes the due time of an argument: as a string, which spares Redis
+-- from printing the number for each message.
+local resolved, earliest = {}, nil
+local function resolve(arg)
+  local at, text = tonumber(arg), arg
+  if at < 0 then at, text = up - at - 1, nil end
+  if at < least then at, text = least, nil end
+  text = text or string.format('%.0f', at)
+  if not earliest or at < earliest then earliest = at end
+  resolved[arg] = text
+  return text
+end
+
+local records, r, reply, fresh, same = {}, 0, {0, up, least}, {}, {}
+
+-- standing tells of one run which ids are taken: id -> record, or true if it
+-- was settled not long ago.
+local function standing(first, last, width)
+  local ids, taken = {}, {}
+  for i = first, last, width do ids[#ids + 1] = argv[i] end
+  local stored = call('HMGET', msg, unpack(ids))
+  local marks = window > 0 and call('EXISTS', done) == 1 and call('ZMSCORE', done, unpack(ids)) or {}
+  for i, id in ipairs(ids) do
+    local mark = tonumber(marks[i] or -1)
+    taken[id] = stored[i] or fresh[id] or mark >= 0 and floor(mark / 4) + window > now
   end
-  return string.char(unpack(b))
+  return taken
 end
 
-local ids, own_ids = {}, {}
-for i = 1, n do
-  local id = ARGV[1 + i * 4]
-  ids[i] = id
-  if ARGV[2 + i * 4]:byte(2) == 48 then own_ids[#own_ids + 1] = id end
-end
-local stored = redis.call('HMGET', msg, unpack(ids))
-local marks = {}
-if #own_ids > 0 and window > 0 and redis.call('EXISTS', done) == 1 then
-  local scores = redis.call('ZMSCORE', done, unpack(own_ids))
-  for i, id in ipairs(own_ids) do
-    local mark = tonumber(scores[i] or -1)
-    if mark >= 0 and math.floor(mark / 4) + window > now then marks[id] = mark end
+-- repeated answers for an id that is taken.
+local function repeated(position, id, record, payload)
+  reply[#reply + 1] = position
+  reply[#reply + 1] = {}
+  if record ~= true then
+    local extra = record:byte(-1) % 2 == 1 and 12 or 6
+    if #record - extra ~= #payload or record:sub(1, #payload) ~= payload then return end
   end
+  same[#reply] = id
 end
 
-local settled = {'delivered', 'cancelled', 'discarded'}
-local reply, fresh, records, dues, earliest = {0}, {}, {}, {}, nil
-local touched = prio
-for i = 1, n do
-  local id, flags, times, payload = ids[i], ARGV[2 + i * 4], ARGV[3 + i * 4], ARGV[4 + i * 4]
-  local record = stored[i] or fresh[id]
-  if record then
-    local extra = 6
-    if record:byte(-1) % 2 == 1 then extra = 12 end
-    if #record - extra == #payload and record:sub(1, #payload) == payload then
-      reply[i + 1] = {'same', id}
+local touched, dues, position, a, last = prio, {}, 0, 5, #argv
+local page, head4 = -1, nil -- what numbers of acceptance share, but for the last byte
+while a <= last do
+  local kind, p, count = tonumber(argv[a]), tonumber(argv[a + 1]), tonumber(argv[a + 2])
+  local width = 3 + kind % 2
+  local first, final = a + 3, a + 2 + count * width
+  local taken = kind < 2 and standing(first, final, width) or {}
+  if p > touched then touched = p end
+  local d = dues[p] or {}
+  dues[p] = d
+  local z = #d
+  for i = first, final, width do
+    local id, payload = argv[i], argv[i + 2]
+    local before = taken[id]
+    if before then
+      repeated(position, id, before, payload)
     else
-      reply[i + 1] = {'conflict'}
+      seq = seq + 1
+      local low = seq % 256
+      if (seq - low) / 256 ~= page then
+        page = (seq - low) / 256
+        head4 = bytes4(page)
+      end
+      local record
+      if width == 4 then
+        record = payload .. expiry_bytes(tonumber(argv[i + 3])) .. head4 .. char(low, kind)
+      else
+        record = payload .. head4 .. char(low, kind)
+      end
+      if kind < 2 then taken[id] = record; fresh[id] = record end
+      records[r + 1], records[r + 2] = id, record
+      r = r + 2
+      local due_arg = argv[i + 1]
+      d[z + 1], d[z + 2] = resolved[due_arg] or resolve(due_arg), head4 .. char(low) .. id
+      z = z + 2
     end
-  elseif marks[id] then
-    reply[i + 1] = {'same', settled[marks[id] % 4], math.floor(marks[id] / 4), ''}
-  else
-    local space = times:find(' ', 1, true)
-    local at, expiry = tonumber(times:sub(1, space - 1)), tonumber(times:sub(space + 1))
-    if at < 0 then at = up - at - 1 end
-    if expiry < 0 then expiry = up - expiry - 1 end
-    -- A past time is now; and what is in hand stays in front.
-    if at < now then at = now end
-    if at < hand then at = hand end
-    seq = seq + 1
-    local s, trailer = bytes(seq, 5), 0
-    if expiry > 0 then trailer = 1 end
-    if flags:byte(2) == 49 then trailer = trailer + 2 end
-    record = payload .. (expiry > 0 and bytes(expiry, 6) or '') .. s .. string.char(trailer)
-    fresh[id] = record
-    records[#records + 1] = id
-    records[#records + 1] = record
-    local p = flags:byte(1) - 48
-    if p > touched then touched = p end
-    local d = dues[p]
-    if not d then d = {}; dues[p] = d end
-    d[#d + 1] = at
-    d[#d + 1] = s .. id
-    if not earliest or at < earliest then earliest = at end
-    reply[i + 1] = at
+    position = position + 1
   end
+  a = final + 1
 end
 
-if earliest then
-  local first = head(touched)
-  redis.call('HSET', msg, unpack(records))
-  for p, d in pairs(dues) do redis.call('ZADD', due(p), unpack(d)) end
-  redis.call('HSET', owner, 'seq', seq, 'prio', touched)
-  reply[1] = wake(first, earliest, ARGV[1], ARGV[2])
-elseif ARGV[4] == '1' then
-  redis.call('HINCRBY', owner, 'touch', 1)
-end
-for i = 1, n do
-  local r = reply[i + 1]
-  if type(r) == 'table' and r[1] == 'same' and #r == 2 then
-    local m = find(r[2], window)
-    reply[i + 1] = {'same', m.state, m.due, m.failure}
+if r > 0 then
+  local before = head(touched)
+  call('HSET', msg, unpack(records))
+  for p, d in pairs(dues) do
+    if #d > 0 then call('ZADD', due(p), unpack(d)) end
   end
+  call('HSET', owner, 'seq', seq, 'prio', touched)
+  reply[1] = wake(before, earliest, argv[1], argv[2])
+elseif argv[4] == '1' then
+  call('HINCRBY', owner, 'touch', 1)
+end
+for at, id in pairs(same) do
+  local m = find(id, window)
+  reply[at] = {m.state, m.due, m.failure}
 end
 return reply

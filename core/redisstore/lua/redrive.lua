@@ -4,14 +4,12 @@
 local m = find(ARGV[1], tonumber(ARGV[2]))
 if not m then return {} end
 if m.state ~= 'dead' then return {0, m.state, m.due, m.failure, 0} end
-local o = redis.call('HMGET', owner, 'hand', 'prio')
-local at = now
-if o[1] and at <= tonumber(o[1]) then at = o[1] + 1 end
-local first = head(tonumber(o[2] or 0))
+local record = m.record
+if expires(record) then
+  record = record:sub(1, -13) .. record:sub(-6, -2) .. string.char(record:byte(-1) - 1)
+end
+local first = head(tonumber(redis.call('HGET', owner, 'prio') or 0))
 redis.call('ZREM', dead, m.member)
 redis.call('HDEL', attempts, ARGV[1])
-if expires(m.record) then
-  redis.call('HSET', msg, ARGV[1], m.record:sub(1, -13) .. m.record:sub(-6, -2) .. string.char(m.record:byte(-1) - 1))
-end
-redis.call('ZADD', due(m.p), at, m.member)
+local at = accept_anew(m, record, now)
 return {1, m.state, at, '', wake(first, at, ARGV[3], ARGV[4])}

@@ -14,11 +14,9 @@ if expires(m.record) then
   for i = 12, 7, -1 do expiry = expiry * 256 + m.record:byte(-i) end
   if at >= expiry then return {'expires'} end
 end
--- Behind what is in hand, as the number of acceptance stays as it was.
-local o = redis.call('HMGET', owner, 'hand', 'prio')
-if o[1] and at <= tonumber(o[1]) then at = o[1] + 1 end
-local first = head(tonumber(o[2] or 0))
-redis.call('ZADD', due(m.p), 'XX', at, m.member)
+local first = head(tonumber(redis.call('HGET', owner, 'prio') or 0))
+redis.call('ZREM', due(m.p), m.member)
+at = accept_anew(m, m.record, at)
 if m.failure ~= '' then
   m.failure = m.failure:gsub('^(%d+) %d+', '%1 ' .. string.format('%.0f', at), 1)
   redis.call('HSET', attempts, ARGV[1], m.failure)

@@ -11,6 +11,9 @@ if redis.call('HGET', owner, 'token') ~= ARGV[1] then return 0 end
 local held = redis.call('HMGET', owner, 'hand', 'prio')
 if not held[1] then return 1 end
 local up = math.ceil(micros / 1000)
+local fields = {'hand'}
+for p = 0, tonumber(held[2] or 0) do fields[#fields + 1] = 'h' .. p end
+redis.call('HDEL', owner, unpack(fields)) -- first: see allow_full
 local a = 4
 
 local function delivered(p, count, remember)
@@ -36,8 +39,12 @@ for _ = 1, tonumber(ARGV[3]) do
     for _ = 1, count do
       local member, after, failure = ARGV[a], tonumber(ARGV[a + 1]), ARGV[a + 2]
       a = a + 3
-      redis.call('ZADD', due(p), 'XX', up + after, member)
-      if failure ~= '' then redis.call('HSET', attempts, member:sub(6), failure) end
+      local id = member:sub(6)
+      local record = redis.call('HGET', msg, id)
+      if redis.call('ZREM', due(p), member) == 1 and record then
+        accept_anew({member = member, p = p}, record, up + after)
+      end
+      if failure ~= '' then redis.call('HSET', attempts, id, failure) end
     end
   else
     for _ = 1, count do
@@ -50,9 +57,6 @@ for _ = 1, tonumber(ARGV[3]) do
   end
 end
 
-local fields = {'hand'}
-for p = 0, tonumber(held[2] or 0) do fields[#fields + 1] = 'h' .. p end
-redis.call('HDEL', owner, unpack(fields))
 local old = redis.call('ZRANGEBYSCORE', done, '-inf', (now - ARGV[2]) * 4, 'LIMIT', 0, 1000)
 if #old > 0 then redis.call('ZREM', done, unpack(old)) end
 return 1

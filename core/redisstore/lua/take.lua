@@ -1,9 +1,9 @@
 -- Hands out what is due, highest priority first, then by due time. Removes nothing.
 --   ARGV[1] token  ARGV[2] how many at most (1 to 500)  ARGV[3] dedupe window, ms
 -- Reply: {'lost'} if the token does not own the bucket any more; else
---   {now in us, ms of the next due or 0, {member, due ms, ...}, {record, ...}, {failure or '', ...},
---    {how many of each priority, from 9 to 0}}
--- where next is 1 if more is due already. The lists of failures may be empty: nothing failed.
+--   {now in us, ms when what is not in hand is due next or 0, {member, due ms, ...},
+--    {record, ...}, {failure or '', ...} or {} if nothing ever failed,
+--    {how many of each priority, from the highest down}}
 local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'hand')
 if o[1] ~= ARGV[1] or tonumber(o[2]) < now then return {'lost'} end
 if o[4] then return redis.error_reply('ERR messages are in hand already') end
@@ -31,17 +31,15 @@ for p = prio, 0, -1 do
 end
 
 local next = 0
-if left == 0 then
-  next = 1
-else
-  for p = 0, prio do
-    local e = redis.call('ZRANGEBYSCORE', due(p), '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if e[2] and (next == 0 or tonumber(e[2]) < next) then next = tonumber(e[2]) end
-  end
+for p = 0, prio do
+  local n = counts[prio - p + 1]
+  local e = redis.call('ZRANGE', due(p), n, n, 'WITHSCORES')
+  if e[2] and (next == 0 or tonumber(e[2]) < next) then next = tonumber(e[2]) end
 end
 
 local records, failures = {}, {}
 if #ids > 0 then
+  allow_full()
   records = redis.call('HMGET', msg, unpack(ids))
   if redis.call('EXISTS', attempts) == 1 then
     failures = redis.call('HMGET', attempts, unpack(ids))

@@ -1,0 +1,60 @@
+package memstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// rerunAfter is how long a work that failed rests.
+const rerunAfter = time.Second
+
+// Serve implements core.Store. It owns all buckets of the sink at once; a second
+// Serve of the same sink waits until the first has ended. It returns nil.
+//
+// A work that returns with messages in hand has abandoned them: for the next
+// owner, their attempt was cut off. A panic of work is not caught.
+func (s *Store) Serve(ctx context.Context, sink string, work func(ctx context.Context, b core.Bucket) error) error {
+	s.mu.Lock()
+	served := s.sink(sink)
+	s.mu.Unlock()
+	select {
+	case served.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	var works sync.WaitGroup
+	for _, b := range served.buckets {
+		works.Go(func() { s.serve(ctx, b, work) })
+	}
+	works.Wait()
+	<-served.turn
+	return nil
+}
+
+// serve runs work for one bucket, again whenever it fails.
+func (s *Store) serve(ctx context.Context, b *bucket, work func(ctx context.Context, b core.Bucket) error) {
+	for ctx.Err() == nil {
+		o := s.acquire(b)
+		err := work(ctx, o)
+		o.release()
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			s.log.Warn("bucket failed, will be served again", "bucket", o.String(), "err", err)
+			rest(ctx, rerunAfter)
+		}
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,153 @@
+// Package memstore is a core.Store in memory. It is the readable specification:
+// where the documentation of core.Store leaves a question open, the answer is
+// here, and every other Store behaves the same. It serves tests and trying
+// things out; what it holds ends with the process.
+//
+// One mutex guards everything. A sink has buckets (bucket.go), a bucket has
+// records (record.go), and a record is at one of three places: waiting, in hand
+// or dead. Serve and the owner of a bucket are in serve.go and owner.go, the
+// calls by ID in find.go and change.go.
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Config configures a Store. The zero value works.
+type Config struct {
+	// Buckets is how many buckets each sink has: 1 to core.MaxBuckets, which
+	// also bounds what is asked for; 16 if zero.
+	Buckets int
+	// DedupeWindow says for each sink how long a settled message is remembered,
+	// so that its ID is not accepted anew. A sink that is not in the map has
+	// two minutes; zero is off.
+	DedupeWindow map[string]time.Duration
+	// Guard is how long Bucket.Wait blocks at most; 5 s if zero.
+	Guard time.Duration
+	// Log is told when a work failed and will be run again; nil discards.
+	Log *slog.Logger
+}
+
+const (
+	defaultBuckets      = 16
+	defaultDedupeWindow = 2 * time.Minute
+	defaultGuard        = 5 * time.Second
+)
+
+// Store implements core.Store, core.Inspector and core.HealthChecker. Its clock
+// is the process's. Contexts are heeded where a call blocks: in Serve and in
+// Bucket.Wait.
+type Store struct {
+	buckets int
+	windows map[string]time.Duration
+	guard   time.Duration
+	log     *slog.Logger
+	ids     *core.IDs
+
+	mu    sync.Mutex // guards all that hangs on sinks
+	sinks map[string]*sink
+}
+
+// sink is what the store holds for one way out.
+type sink struct {
+	name    string
+	buckets []*bucket
+	turn    chan struct{} // has room for the one Serve that is at work
+}
+
+// New returns an empty store. It starts nothing and needs no Close.
+func New(config Config) *Store {
+	s := &Store{
+		buckets: min(max(cmp.Or(config.Buckets, defaultBuckets), 1), core.MaxBuckets),
+		windows: config.DedupeWindow,
+		guard:   cmp.Or(config.Guard, defaultGuard),
+		log:     config.Log,
+		ids:     core.NewIDs(),
+		sinks:   make(map[string]*sink),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s
+}
+
+// sink returns the sink of that name, new if need be; s.mu is held.
+func (s *Store) sink(name string) *sink {
+	if known, ok := s.sinks[name]; ok {
+		return known
+	}
+	window, ok := s.windows[name]
+	if !ok {
+		window = defaultDedupeWindow
+	}
+	made := &sink{name: name, turn: make(chan struct{}, 1)}
+	for n := range s.buckets {
+		made.buckets = append(made.buckets, newBucket(name, n, window))
+	}
+	s.sinks[name] = made
+	return made
+}
+
+// Park implements core.Store. It never fails but for core.ErrConflict.
+func (s *Store) Park(_ context.Context, messages ...*core.Message) []core.Receipt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	receipts := make([]core.Receipt, len(messages))
+	for n, m := range messages {
+		receipts[n] = s.park(m, time.Now())
+	}
+	return receipts
+}
+
+func (s *Store) park(m *core.Message, now time.Time) core.Receipt {
+	b, id := s.place(m, now)
+	b.forget(now)
+	if r, ok := b.records[id]; ok {
+		if !r.sameContent(m) {
+			return core.Receipt{ID: id, Sink: m.Sink, Err: core.ErrConflict}
+		}
+		receipt := r.receipt(r.state())
+		receipt.Duplicate = true
+		return receipt
+	}
+	if old, ok := b.memories[id]; ok {
+		return core.Receipt{ID: id, Sink: m.Sink, State: old.state, Duplicate: true, Durability: durability}
+	}
+	r := newRecord(m, id, now)
+	b.records[id] = r
+	b.schedule(r, r.message.DeliverAt)
+	return r.receipt(core.Scheduled)
+}
+
+// place returns the bucket that m belongs to, and its ID.
+func (s *Store) place(m *core.Message, now time.Time) (*bucket, string) {
+	buckets := s.sink(m.Sink).buckets
+	switch {
+	case !m.Generated:
+		return buckets[core.BucketOf(m.Key, m.ID, s.buckets)], m.ID
+	case m.Key != nil:
+		n := core.BucketOf(m.Key, "", s.buckets)
+		return buckets[n], s.ids.New(n, now)
+	default:
+		n := rand.IntN(s.buckets)
+		return buckets[n], s.ids.New(n, now)
+	}
+}
+
+const durability = "memory"
+
+// Durability names the level at which Park accepts.
+func (s *Store) Durability() string { return durability }
+
+// Health implements core.HealthChecker; a store in memory can always work.
+func (s *Store) Health(context.Context) error { return nil }
+
+// Close implements core.Store. There is nothing to release.
+func (s *Store) Close() error { return nil }

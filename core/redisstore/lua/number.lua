@@ -1,0 +1,19 @@
+-- Stands before the scripts that give out numbers of acceptance.
+
+-- bytes4 is a number below 2^32 in four bytes, big-endian.
+local function bytes4(v)
+  return string.char(math.floor(v / 16777216), math.floor(v / 65536) % 256, math.floor(v / 256) % 256, v % 256)
+end
+
+-- accept_anew gives a found message a new number and a new due time, behind
+-- what is in hand, and returns that time. The old member must be gone.
+local function accept_anew(m, record, at)
+  local o = redis.call('HMGET', owner, 'hand')
+  if o[1] and at < tonumber(o[1]) then at = tonumber(o[1]) end
+  local seq = redis.call('HINCRBY', owner, 'seq', 1)
+  local number = bytes4(math.floor(seq / 256)) .. string.char(seq % 256)
+  local id = m.member:sub(6)
+  redis.call('HSET', msg, id, record:sub(1, -7) .. number .. record:sub(-1))
+  redis.call('ZADD', due(m.p), at, number .. id)
+  return at
+end
