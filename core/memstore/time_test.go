@@ -3,7 +3,6 @@ package memstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,7 +51,7 @@ func work(deliveredAt map[string]time.Time) func(context.Context, core.Bucket) e
 
 func TestDueToTheMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, deliveredAt := memstore.New(memstore.Config{Buckets: 1}), make(map[string]time.Time)
+		store, deliveredAt := memstore.New(memstore.Config{Buckets: 1, Guard: 24 * time.Hour}), make(map[string]time.Time)
 		ctx, stop := context.WithCancel(t.Context())
 		start := time.Now()
 		due := map[string]time.Duration{"first": 0, "soon": time.Millisecond, "hour": time.Hour, "month": 30 * 24 * time.Hour}
@@ -185,23 +184,4 @@ func TestSecondServeWaitsForTheFirst(t *testing.T) {
 		stopSecond()
 		<-secondEnded
 	})
-}
-
-// TestParkingManyIsQuick fails if parking walks through what is parked already:
-// that would take minutes.
-func TestParkingManyIsQuick(t *testing.T) {
-	const n = 100_000
-	store, start := memstore.New(memstore.Config{Buckets: 1}), time.Now()
-	for i := range n {
-		m := message(fmt.Sprint(i))
-		m.Delay = time.Duration(1+i*7919%n) * time.Minute
-		park(t, store, m)
-	}
-	if took := time.Since(start); took > 30*time.Second {
-		t.Errorf("parked %d messages in %s", n, took)
-	}
-	stats, err := store.Stats(t.Context(), "orders")
-	if err != nil || stats[0].Scheduled != n {
-		t.Errorf("stats %+v, err %v", stats, err)
-	}
 }

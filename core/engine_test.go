@@ -1,0 +1,472 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+)
+
+// arrival is one message as the sink saw it.
+type arrival struct {
+	id      string
+	attempt int
+	after   time.Duration // since the world began
+}
+
+// world is a bridge on a memstore in virtual time.
+type world struct {
+	t     *testing.T
+	began time.Time
+	store core.Store
+	in    *core.Interceptor
+	sinks map[string]*scripted
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// scripted is a sink that answers as the test wants and keeps what it confirmed.
+type scripted struct {
+	mu      sync.Mutex
+	answer  func(batch []*core.Message) error // nil confirms
+	calls   int
+	batches [][]string
+	arrived []arrival
+	closed  bool
+	began   time.Time
+}
+
+func (s *scripted) Deliver(_ context.Context, batch []*core.Message) error {
+	s.mu.Lock()
+	s.calls++
+	s.batches = append(s.batches, idsOf(batch))
+	answer := s.answer
+	s.mu.Unlock()
+	var err error
+	if answer != nil {
+		err = answer(batch)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	verdicts, each := errors.AsType[core.BatchError](err)
+	for n, m := range batch {
+		if err == nil || each && verdicts[n] == nil {
+			s.arrived = append(s.arrived, arrival{m.ID, m.Attempt, time.Since(s.began)})
+		}
+	}
+	return err
+}
+
+func (s *scripted) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// answers replaces the answer.
+func (s *scripted) answers(answer func([]*core.Message) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+func (s *scripted) seen() (arrived []arrival, calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.arrived), s.calls
+}
+
+func idsOf(batch []*core.Message) []string {
+	ids := make([]string, len(batch))
+	for n, m := range batch {
+		ids[n] = m.ID
+	}
+	return ids
+}
+
+// inWorld runs test in a bubble with a bridge of one bucket for each sink.
+func inWorld(t *testing.T, dispatchers []*core.Dispatcher, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, began: time.Now(), store: memstore.New(memstore.Config{Buckets: 1}),
+			sinks: make(map[string]*scripted), ended: make(chan error, 1)}
+		for _, d := range dispatchers {
+			sink := &scripted{began: w.began}
+			w.sinks[d.Name], d.Sink = sink, sink
+		}
+		w.in = core.NewInterceptor(w.store, core.Limits{}, dispatchers...)
+		ctx, stop := context.WithCancel(t.Context())
+		w.stop = stop
+		bridge := &core.Bridge{Store: w.store, Sinks: dispatchers}
+		go func() { w.ended <- bridge.Run(ctx) }()
+		synctest.Wait()
+		test(w)
+		stop()
+		if err := <-w.ended; err != nil {
+			t.Errorf("bridge ended with %v", err)
+		}
+	})
+}
+
+func orders(edit func(*core.Dispatcher)) []*core.Dispatcher {
+	d := &core.Dispatcher{Name: "orders", Retry: core.RetryPolicy{Jitter: -1}}
+	if edit != nil {
+		edit(d)
+	}
+	return []*core.Dispatcher{d}
+}
+
+func (w *world) accept(messages ...*core.Message) {
+	w.t.Helper()
+	for _, r := range w.in.Accept(w.t.Context(), messages...) {
+		if r.Err != nil {
+			w.t.Fatalf("accept %s: %v", r.ID, r.Err)
+		}
+	}
+}
+
+func (w *world) wantArrivals(sink string, want ...arrival) {
+	w.t.Helper()
+	got, _ := w.sinks[sink].seen()
+	if !slices.Equal(got, want) {
+		w.t.Errorf("%s saw %v, want %v", sink, got, want)
+	}
+}
+
+func (w *world) wantState(id string, state core.State, reason string) core.Entry {
+	w.t.Helper()
+	e, err := w.in.Get(w.t.Context(), core.Ref{ID: id})
+	if err != nil || e.State != state || e.Reason != reason {
+		w.t.Errorf("%s is %s because of %q (%v), want %s because of %q", id, e.State, e.Reason, err, state, reason)
+	}
+	return e
+}
+
+func message(id string, delay time.Duration, edits ...func(*core.Message)) *core.Message {
+	m := &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: delay}
+	for _, edit := range edits {
+		edit(m)
+	}
+	return m
+}
+
+func option(name, value string) func(*core.Message) {
+	return func(m *core.Message) { m.Options = map[string]string{name: value} }
+}
+
+// failing answers every batch with err for each message.
+func failing(err error) func([]*core.Message) error {
+	return func(batch []*core.Message) error {
+		verdicts := make(core.BatchError, len(batch))
+		for n := range verdicts {
+			verdicts[n] = err
+		}
+		return verdicts
+	}
+}
+
+var errBroker = errors.New("broker says no")
+
+func TestDeliversWhenDueAndNeverEarly(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		w.accept(message("late", 2*time.Hour), message("soon", 1500*time.Millisecond), message("now", 0))
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		w.wantArrivals("orders", arrival{"now", 1, 0}, arrival{"soon", 1, 1500 * time.Millisecond}, arrival{"late", 1, 2 * time.Hour})
+	})
+}
+
+func TestRoundsUpToMilliseconds(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		m := message("a", 0)
+		m.DeliverAt = w.began.Add(time.Second + time.Microsecond)
+		w.accept(m, message("b", time.Second+time.Nanosecond))
+		time.Sleep(2 * time.Second)
+		w.wantArrivals("orders", arrival{"a", 1, time.Second + time.Millisecond}, arrival{"b", 1, time.Second + time.Millisecond})
+	})
+}
+
+func TestOrderByPriorityThenDueThenAcceptance(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		due := w.began.Add(time.Second)
+		at := func(due time.Time, priority int) func(*core.Message) {
+			return func(m *core.Message) { m.DeliverAt, m.Priority = due, priority }
+		}
+		release := make(chan struct{})
+		w.sinks["orders"].answers(func([]*core.Message) error { <-release; return nil })
+		w.accept(message("blocker", 0)) // holds the bucket until all others are due
+		w.accept(message("z", 0, at(due, 0)), message("y", 0, at(due, 0)), message("x", 0, at(due, 0)),
+			message("earlier", 0, at(due.Add(-time.Millisecond), 0)), message("urgent", 0, at(due.Add(time.Second), 9)))
+		time.Sleep(3 * time.Second)
+		close(release)
+		synctest.Wait()
+		got, _ := w.sinks["orders"].seen()
+		var ids []string
+		for _, a := range got {
+			ids = append(ids, a.id)
+		}
+		if want := []string{"blocker", "urgent", "earlier", "z", "y", "x"}; !slices.Equal(ids, want) {
+			t.Errorf("order is %v, want %v", ids, want)
+		}
+	})
+}
+
+func TestRetryBacksOffAndIsOverridable(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		w.sinks["orders"].answers(func(batch []*core.Message) error {
+			if batch[0].Attempt < 4 {
+				return failing(errBroker)(batch)
+			}
+			return nil
+		})
+		w.accept(message("own", 0, func(m *core.Message) {
+			m.Options = map[string]string{"retry.initial": "10s", "retry.multiplier": "1"}
+		}))
+		time.Sleep(time.Minute)
+		w.accept(message("default", 0))
+		time.Sleep(time.Minute)
+		w.wantArrivals("orders", arrival{"own", 4, 30 * time.Second}, arrival{"default", 4, time.Minute + 7*time.Second})
+		w.wantState("own", core.Delivered, "")
+	})
+}
+
+func TestAttemptsSpentIsADeadLetterAndRedriveStartsAnew(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		sink := w.sinks["orders"]
+		sink.answers(failing(errBroker))
+		w.accept(message("a", 0, option("retry.max_attempts", "3")))
+		time.Sleep(time.Hour)
+		e := w.wantState("a", core.Dead, "attempts")
+		if _, calls := sink.seen(); calls != 3 || e.Message.Attempt != 3 || !strings.Contains(e.Error, "broker says no") {
+			t.Errorf("after %d calls the dead letter has %d attempts and says %q", calls, e.Message.Attempt, e.Error)
+		}
+		sink.answers(nil)
+		if _, err := w.in.Redrive(t.Context(), core.Ref{ID: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.wantArrivals("orders", arrival{"a", 1, time.Hour})
+	})
+}
+
+func TestPermanentIsDeadAtOnceAndSparesNeighbours(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		w.sinks["orders"].answers(func(batch []*core.Message) error {
+			verdicts := make(core.BatchError, len(batch))
+			for n, m := range batch {
+				if m.ID == "bad" {
+					verdicts[n] = core.Classify(core.Permanent, errBroker)
+				}
+			}
+			return verdicts
+		})
+		w.accept(message("a", time.Second), message("bad", time.Second), message("b", time.Second))
+		time.Sleep(2 * time.Second)
+		w.wantArrivals("orders", arrival{"a", 1, time.Second}, arrival{"b", 1, time.Second})
+		w.wantState("bad", core.Dead, "permanent")
+	})
+}
+
+func TestExpiredIsNeverDeliveredLate(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		sink := w.sinks["orders"]
+		sink.answers(func([]*core.Message) error { return core.Classify(core.Blocked, errBroker) })
+		w.accept(message("blocked", 0))
+		w.accept(message("short", time.Second, func(m *core.Message) { m.TTL = 2 * time.Second }), message("long", time.Second))
+		time.Sleep(10 * time.Second)
+		sink.answers(nil)
+		time.Sleep(2 * time.Second)
+		w.wantState("short", core.Expired, "expired")
+		w.wantState("long", core.Delivered, "")
+	})
+}
+
+func TestSinkDownKeepsMessagesParkedAndProbesOnceASecond(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		sink := w.sinks["orders"]
+		sink.answers(func([]*core.Message) error { return errBroker })
+		for n := range 50 {
+			w.accept(message(fmt.Sprint("m", n), time.Second))
+		}
+		time.Sleep(10*time.Minute + 600*time.Millisecond)
+		arrived, calls := sink.seen()
+		if len(arrived) != 0 || calls < 590 || calls > 602 {
+			t.Errorf("%d arrived, %d calls in ten minutes, want none and about 600", len(arrived), calls)
+		}
+		w.wantState("m0", core.Scheduled, "")
+		sink.answers(nil)
+		time.Sleep(1100 * time.Millisecond)
+		arrived, _ = sink.seen()
+		if len(arrived) != 50 || arrived[0].attempt != 1 {
+			t.Errorf("%d of 50 arrived within a probe of the recovery, the first with attempt %d, want 1", len(arrived), arrived[0].attempt)
+		}
+	})
+}
+
+func TestOneSinksTroubleStaysItsOwn(t *testing.T) {
+	dispatchers := append(orders(nil), &core.Dispatcher{Name: "parcels"})
+	inWorld(t, dispatchers, func(w *world) {
+		w.sinks["orders"].answers(func([]*core.Message) error { time.Sleep(9 * time.Second); return errBroker })
+		w.accept(message("stuck", 0))
+		for n := range 10 {
+			w.accept(message(fmt.Sprint("p", n), time.Duration(n)*time.Second, func(m *core.Message) { m.Sink = "parcels" }))
+		}
+		time.Sleep(time.Minute)
+		arrived, _ := w.sinks["parcels"].seen()
+		for n, a := range arrived {
+			if a.after != time.Duration(n)*time.Second {
+				t.Errorf("%s arrived after %s, want %ds", a.id, a.after, n)
+			}
+		}
+		if len(arrived) != 10 {
+			t.Errorf("%d of 10 arrived", len(arrived))
+		}
+	})
+}
+
+func TestTopicBlockedSpendsNoAttemptAndLetsOthersGo(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		sink := w.sinks["orders"]
+		tries := 0
+		sink.answers(func(batch []*core.Message) error {
+			verdicts := make(core.BatchError, len(batch))
+			for n, m := range batch {
+				if m.Topic == "missing" {
+					tries++
+					verdicts[n] = core.Classify(core.TopicBlocked, errBroker)
+				}
+			}
+			return verdicts
+		})
+		w.accept(message("lost", 0, func(m *core.Message) { m.Topic = "missing" }, option("retry.max_attempts", "2")), message("fine", time.Second))
+		time.Sleep(24 * time.Hour)
+		w.wantArrivals("orders", arrival{"fine", 1, time.Second})
+		e := w.wantState("lost", core.Retrying, "topic_blocked")
+		if e.Message.Attempt != 0 || tries < 10 || tries > 400 {
+			t.Errorf("after a day %d attempts are spent in %d tries, want none in a few hundred", e.Message.Attempt, tries)
+		}
+	})
+}
+
+func TestUnknownOfTheSinkCountsButNeverSpendsTheLastAttempt(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		sink := w.sinks["orders"]
+		sink.answers(func([]*core.Message) error { return core.Classify(core.Unknown, errBroker) })
+		w.accept(message("a", 0, option("retry.max_attempts", "3")))
+		time.Sleep(time.Hour)
+		w.wantState("a", core.Retrying, "unknown")
+		sink.answers(nil)
+		time.Sleep(10 * time.Minute)
+		arrived, _ := sink.seen()
+		if len(arrived) != 1 || arrived[0].attempt != 3 {
+			t.Errorf("arrived as %v, want once with attempt 3", arrived)
+		}
+	})
+}
+
+func TestPanicBlamesOneMessage(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		w.sinks["orders"].answers(func(batch []*core.Message) error {
+			for _, m := range batch {
+				if m.ID == "poison" {
+					panic("encoder fell over")
+				}
+			}
+			return nil
+		})
+		w.accept(message("a", time.Second), message("b", time.Second),
+			message("poison", time.Second, option("retry.max_attempts", "2")), message("c", time.Second))
+		time.Sleep(time.Minute)
+		w.wantArrivals("orders", arrival{"a", 1, time.Second}, arrival{"b", 1, time.Second}, arrival{"c", 1, time.Second})
+		w.wantState("poison", core.Dead, "attempts")
+	})
+}
+
+func TestSinkThatIgnoresItsDeadlineIsNotCalledTwice(t *testing.T) {
+	inWorld(t, orders(func(d *core.Dispatcher) { d.Timeout = time.Second }), func(w *world) {
+		sink := w.sinks["orders"]
+		sink.answers(func([]*core.Message) error { time.Sleep(time.Minute); return nil })
+		w.accept(message("a", 0))
+		time.Sleep(30 * time.Second)
+		if _, calls := sink.seen(); calls != 1 {
+			t.Errorf("%d calls while the first is stuck, want 1", calls)
+		}
+		w.wantState("a", core.Retrying, "unknown")
+		sink.answers(nil)
+		time.Sleep(45 * time.Second)
+		w.wantState("a", core.Delivered, "")
+	})
+}
+
+func TestStopSettlesWhatIsInHandAndClosesInOrder(t *testing.T) {
+	inWorld(t, orders(nil), func(w *world) {
+		sink := w.sinks["orders"]
+		sink.answers(func([]*core.Message) error {
+			time.Sleep(5 * time.Second)
+			sink.mu.Lock()
+			defer sink.mu.Unlock()
+			if sink.closed {
+				t.Error("sink was closed with a delivery under way")
+			}
+			return nil
+		})
+		w.accept(message("a", 0), message("later", time.Hour))
+		time.Sleep(time.Second)
+		w.stop()
+		w.ended <- <-w.ended // inWorld waits for it again
+		w.wantArrivals("orders", arrival{"a", 1, 5 * time.Second})
+		w.wantState("a", core.Delivered, "")
+		w.wantState("later", core.Scheduled, "")
+		if !sink.closed {
+			t.Error("sink is not closed")
+		}
+	})
+}
+
+func TestDoorThatFailsEndsTheBridge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boom := errors.New("address in use")
+		other := false
+		bridge := &core.Bridge{Store: memstore.New(memstore.Config{}), Doors: []core.Door{
+			func(context.Context) error { time.Sleep(time.Second); return boom },
+			func(ctx context.Context) error { <-ctx.Done(); other = true; return nil },
+		}}
+		if err := bridge.Run(t.Context()); !errors.Is(err, boom) {
+			t.Errorf("bridge ended with %v, want %v", err, boom)
+		}
+		if !other {
+			t.Error("the other door was not told to stop")
+		}
+	})
+}
+
+func TestTotalsTellWhatHappened(t *testing.T) {
+	dispatchers := orders(nil)
+	inWorld(t, dispatchers, func(w *world) {
+		w.sinks["orders"].answers(func(batch []*core.Message) error {
+			time.Sleep(3 * time.Millisecond)
+			return nil
+		})
+		w.accept(message("a", 0), message("b", time.Second), message("b", time.Second))
+		w.in.Accept(t.Context(), message("b", 0, option("retry.jitter", "0.5")))
+		time.Sleep(2 * time.Second)
+		got := dispatchers[0].Totals()
+		want := core.Totals{Accepted: 2, Repeated: 1, Refused: 1, Delivered: 2,
+			LatenessP50: got.LatenessP50, LatenessP99: got.LatenessP99, LatenessMax: got.LatenessMax}
+		if got != want {
+			t.Errorf("totals are %+v, want %+v", got, want)
+		}
+		if got.LatenessP50 < 3*time.Millisecond || got.LatenessMax > 3300*time.Microsecond {
+			t.Errorf("lateness is %s to %s, want 3 ms to within 7 %%", got.LatenessP50, got.LatenessMax)
+		}
+	})
+}
