@@ -11,8 +11,12 @@ import (
 	"github.com/delaybridge/delaybridge/core/memstore"
 )
 
-// modelBuckets is enough for messages that share an ID, a bucket, both or none.
-const modelBuckets = 2
+const (
+	// modelBuckets is enough for messages that share an ID, a bucket, both or
+	// none.
+	modelBuckets = 2
+	modelSteps   = 60
+)
 
 // Model does the same random things to the store under test and to memstore and
 // compares every answer. The flags of rapid apply, such as -rapid.checks. Each
@@ -24,21 +28,19 @@ func Model(t *testing.T, h Harness) {
 	rapid.Check(t, func(t *rapid.T) {
 		checks++
 		m := newModel(t, fmt.Sprintf("model-%d", checks), tested, specified)
-		t.Repeat(map[string]func(*rapid.T){
-			"park":       m.park,
-			"park again": m.parkGenerated,
-			"park many":  m.parkMany,
-			"cancel":     m.cancel,
-			"reschedule": m.reschedule,
-			"redrive":    m.redrive,
-			"discard":    m.discard,
-			"get":        m.get,
-			"take":       m.take,
-			"settle":     m.settle,
-			"list":       m.list,
-			"stats":      m.stats,
-		})
+		for range modelSteps {
+			m.step(t)
+		}
 	})
+}
+
+// step is one random call. Those that open up others come more often.
+func (m *model) step(t *rapid.T) {
+	steps := []func(*rapid.T){
+		m.park, m.park, m.park, m.parkMany, m.parkGenerated, m.cancel, m.reschedule, m.reschedule,
+		m.redrive, m.discard, m.get, m.list, m.stats, m.take, m.take, m.take, m.settle, m.settle, m.settle,
+	}
+	steps[rapid.IntRange(0, len(steps)-1).Draw(t, "step")](t)
 }
 
 // model is one check.
@@ -117,9 +119,9 @@ func (m *model) compare(t *rapid.T, what string, ask func(*side) string) {
 	t.Logf("%s: %s", what, tested)
 }
 
-// tick lets a few milliseconds pass, so that what is relative to now, in this
+// tick lets two milliseconds pass, so that what is relative to now, in this
 // step and in the next, differs in both stores and has passed in both.
-func (m *model) tick() { <-time.After(3 * time.Millisecond) }
+func (m *model) tick() { <-time.After(2 * time.Millisecond) }
 
 // label writes a time so that both stores can agree on it: relative to now
 // where it was given so, else exactly.

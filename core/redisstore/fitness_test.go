@@ -1,0 +1,181 @@
+package redisstore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+func TestRefusesWhatWouldLoseMessages(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		options servers.RedisOptions
+		edit    func(*Config)
+		want    string // empty: opens
+		level   string
+	}{
+		{"every second", servers.RedisOptions{}, nil, "", DurabilityMemory},
+		{"always", servers.RedisOptions{AOF: servers.AOFAlways}, nil, "", DurabilityFsync},
+		{"no append-only file", servers.RedisOptions{AOF: servers.AOFOff}, nil, "allow_volatile", ""},
+		{"no append-only file, allowed", servers.RedisOptions{AOF: servers.AOFOff}, func(c *Config) { c.AllowVolatile = true }, "", DurabilityMemory},
+		{"evicting", servers.RedisOptions{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}, nil, "set it to noeviction", ""},
+		{"evicting only what may expire", servers.RedisOptions{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"}}, nil, "", DurabilityMemory},
+		{"fsync that it can't give", servers.RedisOptions{}, func(c *Config) { c.Durability = DurabilityFsync }, "choose another level", ""},
+		{"replicas that it has not", servers.RedisOptions{}, func(c *Config) { c.Durability = DurabilityReplicated }, "0 are connected", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			redis := servers.Redis(t, test.options)
+			config := Config{Addrs: []string{redis.Addr()}}
+			if test.edit != nil {
+				test.edit(&config)
+			}
+			s, err := Open(t.Context(), config)
+			if test.want != "" {
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Fatalf("got %v, want an error with %q", err, test.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if s.Durability() != test.level {
+				t.Errorf("durability is %s, want %s", s.Durability(), test.level)
+			}
+			if err := s.Health(t.Context()); err != nil {
+				t.Errorf("health: %v", err)
+			}
+		})
+	}
+}
+
+func TestPolicyThatTurnsUnsafeShowsInHealth(t *testing.T) {
+	redis := servers.Redis(t, servers.RedisOptions{})
+	s := open(t, Config{Addrs: []string{redis.Addr()}})
+	redis.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+	if err := s.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "allkeys-random") {
+		t.Errorf("health is %v, want an error that names the policy", err)
+	}
+}
+
+func TestFormatAndBucketsMustAgree(t *testing.T) {
+	redis := servers.SharedRedis(t)
+	config := freshConfig(t)
+	config.Buckets = 4
+	open(t, config)
+
+	same := config
+	same.Buckets = 0
+	if s := open(t, same); s.keys.buckets != 4 {
+		t.Errorf("an instance that does not say has %d buckets, want the 4 recorded", s.keys.buckets)
+	}
+	other := config
+	other.Buckets = 8
+	if _, err := Open(t.Context(), other); err == nil || !strings.Contains(err.Error(), "set buckets to 4") {
+		t.Errorf("other number of buckets: %v", err)
+	}
+	redis.MustDo("HSET", config.Prefix+":meta", "format", "2")
+	if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "has format 2") {
+		t.Errorf("other format: %v", err)
+	}
+}
+
+func TestReplicatedMeansThatReplicasHaveIt(t *testing.T) {
+	master := servers.Redis(t, servers.RedisOptions{})
+	replica := servers.Redis(t, servers.RedisOptions{ReplicaOf: master})
+	s := open(t, Config{Addrs: []string{master.Addr()}, DurabilityTimeout: 10 * time.Second})
+	if s.Durability() != DurabilityReplicated {
+		t.Fatalf("auto chose %s with a replica connected", s.Durability())
+	}
+	m := &core.Message{ID: "a", Sink: "orders", Topic: "t", Delay: time.Hour}
+	if r := s.Park(t.Context(), m)[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	replica.Pause()
+	s.durable.timeout = 300 * time.Millisecond
+	// Also a repeat must not count as accepted on the master's word alone.
+	for _, id := range []string{"a", "b"} {
+		m := &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: time.Hour}
+		if r := s.Park(t.Context(), m)[0]; !errors.Is(r.Err, core.ErrUnknown) {
+			t.Errorf("park %s with the replica away: %+v, want unknown", id, r)
+		}
+	}
+	if _, err := s.Cancel(t.Context(), core.Ref{ID: "a", Sink: "orders"}); !errors.Is(err, core.ErrUnknown) {
+		t.Errorf("cancel with the replica away: %v, want unknown", err)
+	}
+	replica.Resume()
+	s.durable.timeout = 10 * time.Second
+	m.ID = "b"
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		r := s.Park(t.Context(), m)[0]
+		if r.Err == nil && r.Duplicate {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("repeat after the replica is back: %+v", r)
+		}
+	}
+}
+
+func TestFullRedisRefusesAndStillDrains(t *testing.T) {
+	redis := servers.Redis(t, servers.RedisOptions{})
+	s := open(t, Config{Addrs: []string{redis.Addr()}, Ownership: time.Second, DedupeWindow: time.Minute})
+	const n = 2000
+	messages := make([]*core.Message, n)
+	for i := range messages {
+		messages[i] = &core.Message{ID: strings.Repeat("x", i%50) + "-" + time.Duration(i).String(), Sink: "orders", Topic: "t", Body: make([]byte, 1000)}
+	}
+	for _, r := range s.Park(t.Context(), messages...) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	redis.MustDo("CONFIG", "SET", "maxmemory", "1mb")
+	r := s.Park(t.Context(), &core.Message{ID: "more", Sink: "orders", Topic: "t"})[0]
+	if !errors.Is(r.Err, core.ErrFull) || !errors.Is(r.Err, core.ErrUnavailable) {
+		t.Fatalf("park on a full Redis: %v, want full", r.Err)
+	}
+	// A first try that fails must be settled on a full Redis, too.
+	sink := newCollector(n)
+	sink.failFirst = true
+	stop := serve(t, s, sink, core.RetryPolicy{Initial: time.Millisecond})
+	sink.await(t)
+	stop()
+	redis.MustDo("CONFIG", "SET", "maxmemory", "0")
+	if _, err := s.Get(t.Context(), core.Ref{ID: "more", Sink: "orders"}); !errors.Is(err, core.ErrNotFound) {
+		t.Errorf("the refused message: %v, want not found", err)
+	}
+}
+
+func TestRestartOfRedisIsSurvived(t *testing.T) {
+	redis := servers.Redis(t, servers.RedisOptions{AOF: servers.AOFAlways})
+	s := open(t, Config{Addrs: []string{redis.Addr()}, Ownership: 2 * time.Second})
+	const n = 400
+	sink := newCollector(n)
+	stop := serve(t, s, sink, core.RetryPolicy{})
+	accepted := 0
+	for i := range 2 * n {
+		if i == n/2 {
+			redis.Kill()
+			redis.Start()
+		}
+		m := &core.Message{ID: time.Duration(i).String(), Sink: "orders", Topic: "t", Delay: 10 * time.Millisecond}
+		r := s.Park(t.Context(), m)[0]
+		if r.Err == nil {
+			accepted++
+		}
+		if accepted == n {
+			break
+		}
+	}
+	if accepted < n {
+		t.Fatalf("%d of %d accepted around a restart", accepted, n)
+	}
+	sink.await(t)
+	stop()
+}

@@ -1,0 +1,206 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// until polls for what other goroutines and Redis bring about.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+func second(t *testing.T, first *Store, name string) *Store {
+	config := first.config
+	config.Instance = name
+	return open(t, config)
+}
+
+func TestInstancesShareTheBuckets(t *testing.T) {
+	config := freshConfig(t)
+	config.Instance = "a"
+	a := open(t, config)
+	b, c := second(t, a, "b"), second(t, a, "c")
+	stores := []*Store{a, b, c}
+	sink := newCollector(1000)
+	stops := make([]func(), 3)
+	for n, s := range stores {
+		stops[n] = serve(t, s, sink, core.RetryPolicy{})
+		defer stops[n]()
+	}
+	until(t, "every bucket has one owner, and every instance some", func() bool {
+		owned, some := 0, true
+		for _, s := range stores {
+			own := len(s.owned.owns("orders"))
+			owned, some = owned+own, some && own > 0
+		}
+		return owned == 16 && some
+	})
+	for n := range 1000 {
+		s := stores[n%3]
+		m := &core.Message{ID: fmt.Sprint("m", n), Sink: "orders", Topic: "t", Delay: time.Duration(n%200) * time.Millisecond}
+		if r := s.Park(t.Context(), m)[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		switch n {
+		case 300:
+			began := time.Now()
+			stops[0]()
+			until(t, "the others own all", func() bool { return len(b.owned.owns("orders"))+len(c.owned.owns("orders")) == 16 })
+			if took := time.Since(began); took > suiteOwnership*9/10 {
+				t.Errorf("hand-over took %s, longer than ownerships last", took)
+			}
+		case 600:
+			b.client.Close() // dies without a word
+		}
+		if n >= 600 {
+			stores[1], stores[0] = c, c
+		}
+	}
+	sink.await(t)
+	if repeats := sink.repeats(); repeats > 500 {
+		t.Errorf("%d repeats, more than an owner can have had in hand", repeats)
+	}
+}
+
+// take owns bucket 0 of sink orders by hand, without renewing.
+func ownByHand(t *testing.T, s *Store) *bucket {
+	t.Helper()
+	v := &server{Store: s, sink: "orders", term: s.config.Ownership, tenures: make(map[int]*tenure),
+		ended: make(chan *tenure, 1), log: s.config.Log}
+	held := make(chan *bucket, 1)
+	v.work = func(ctx context.Context, b core.Bucket) error {
+		held <- b.(*bucket)
+		<-ctx.Done()
+		return nil
+	}
+	until(t, "bucket is free", func() bool { v.acquire(t.Context(), []int{0}); return len(v.tenures) == 1 })
+	t.Cleanup(func() {
+		v.tenures[0].cancel(errStopping)
+		<-v.ended
+	})
+	return <-held
+}
+
+func TestPausedOwnerIsFenced(t *testing.T) {
+	config := freshConfig(t)
+	config.Buckets = 1
+	a := open(t, config)
+	b := second(t, a, "b")
+	for _, r := range a.Park(t.Context(), &core.Message{ID: "x", Sink: "orders", Topic: "t"}, &core.Message{ID: "y", Sink: "orders", Topic: "t"}) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	old := ownByHand(t, a)
+	if batch, err := old.Take(t.Context(), 10); err != nil || len(batch.Messages) != 2 {
+		t.Fatalf("take: %v %v", batch, err)
+	}
+	// a renews no more, as if it were stopped; b takes over.
+	heir := ownByHand(t, b)
+	if _, err := old.Take(t.Context(), 10); !errors.Is(err, core.ErrOwnershipLost) {
+		t.Errorf("take of the old owner: %v, want ownership lost", err)
+	}
+	if err := old.Settle(t.Context(), core.Outcome{ID: "x", State: core.Delivered}); !errors.Is(err, core.ErrOwnershipLost) {
+		t.Errorf("settle of the old owner: %v, want ownership lost", err)
+	}
+	batch, err := heir.Take(t.Context(), 10)
+	if err != nil || len(batch.Messages) != 2 {
+		t.Fatalf("take of the heir: %v %v, want both messages", batch, err)
+	}
+	for _, m := range batch.Messages {
+		if m.Attempt != 2 || !m.CutOff {
+			t.Errorf("%s has attempt %d, cut off %v; want 2, true", m.ID, m.Attempt, m.CutOff)
+		}
+	}
+	if err := old.Settle(t.Context()); !errors.Is(err, core.ErrOwnershipLost) {
+		t.Errorf("the old owner settles what the heir has in hand: %v", err)
+	}
+	if err := heir.Settle(t.Context(), core.Outcome{ID: "x", State: core.Delivered}, core.Outcome{ID: "y", State: core.Delivered}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
+	config := freshConfig(t)
+	config.Buckets = 1
+	s := open(t, config)
+	began := time.Now()
+	v := &server{Store: s, sink: "orders", term: config.Ownership, tenures: make(map[int]*tenure), ended: make(chan *tenure, 1), log: s.config.Log}
+	cause := make(chan error, 1)
+	v.work = func(ctx context.Context, _ core.Bucket) error {
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return nil
+	}
+	v.acquire(t.Context(), []int{0})
+	if err := <-cause; !errors.Is(err, core.ErrOwnershipLost) {
+		t.Errorf("ended with %v, want ownership lost", err)
+	}
+	if took := time.Since(began); took < config.Ownership-50*time.Millisecond || took > config.Ownership+2*time.Second {
+		t.Errorf("ended after %s, want about %s", took, config.Ownership)
+	}
+	<-v.ended
+}
+
+func TestRendezvousMovesOnlyWhatItMust(t *testing.T) {
+	const buckets = 1000
+	all := []string{"a", "b", "c", "d"}
+	counts := make(map[string]int)
+	for n := range buckets {
+		owner := rendezvous(all, "orders", n)
+		counts[owner]++
+		without := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == "d" })
+		if after := rendezvous(without, "orders", n); owner != "d" && after != owner {
+			t.Fatalf("bucket %d moved from %s to %s though only d left", n, owner, after)
+		}
+	}
+	for _, name := range all {
+		if counts[name] < buckets/4-80 || counts[name] > buckets/4+80 {
+			t.Errorf("%s has %d of %d buckets", name, counts[name], buckets)
+		}
+	}
+	if rendezvous(nil, "orders", 0) != "" {
+		t.Error("without instances there is an owner")
+	}
+}
+
+func TestEarlierMessageWakesOwnerOfAnotherInstance(t *testing.T) {
+	config := freshConfig(t)
+	config.Guard = time.Hour // only a wake can help
+	config.Buckets = 1
+	config.Instance = "owner"
+	owner := open(t, config)
+	sink := newCollector(2)
+	defer serve(t, owner, sink, core.RetryPolicy{})()
+	until(t, "bucket is owned", func() bool { return len(owner.owned.owns("orders")) == 1 })
+	other := second(t, owner, "other")
+	for _, m := range []*core.Message{
+		{ID: "later", Sink: "orders", Topic: "t", Delay: time.Hour},
+		{ID: "sooner", Sink: "orders", Topic: "t", Delay: 50 * time.Millisecond},
+	} {
+		if r := other.Park(t.Context(), m)[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	until(t, "sooner is delivered", func() bool {
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		return sink.seen["sooner"] == 1
+	})
+	if _, err := other.Reschedule(t.Context(), core.Ref{ID: "later", Sink: "orders"}, core.When{}); err != nil {
+		t.Fatal(err)
+	}
+	sink.await(t)
+}
