@@ -81,9 +81,13 @@ func digit(c byte) int {
 }
 
 // BucketOf returns the bucket, of n, that a message with this key or, where key
-// is nil, this ID belongs to. It is FNV-1a modulo n, and part of the stored
-// format: changing it orphans what is parked.
+// is nil, this ID belongs to. A generated ID says it itself, so that one who
+// repeats an accept with it finds the message. Otherwise it is FNV-1a modulo n;
+// this is part of the stored format: changing it orphans what is parked.
 func BucketOf(key []byte, id string, n int) int {
+	if bucket, ok := BucketOfID(id); key == nil && ok && bucket < n {
+		return bucket
+	}
 	h := fnv.New32a()
 	if key != nil {
 		h.Write(key)

@@ -89,9 +89,9 @@ func (r *RetryPolicy) set(name, value string) *InvalidError {
 	var err error
 	switch name {
 	case optionInitial:
-		r.Initial, err = time.ParseDuration(value)
+		r.Initial, err = ParseDuration(value)
 	case optionMax:
-		r.Max, err = time.ParseDuration(value)
+		r.Max, err = ParseDuration(value)
 	case optionMultiplier:
 		r.Multiplier, err = strconv.ParseFloat(value, 64)
 	case optionJitter:

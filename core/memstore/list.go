@@ -17,7 +17,7 @@ import (
 type position struct {
 	Due          int64 // epoch milliseconds
 	Sink, Bucket int32 // as numbered in the query and in the sink
-	Rank         int32 // 0 for the highest priority
+	Rank         int32 // 0 for the highest priority; not for dead letters
 	Seq          uint64
 }
 
@@ -34,6 +34,7 @@ type listed struct {
 
 // List implements core.Inspector. Entries with equal due times are in the order
 // of the query's sinks, then of the buckets, then in that in which they leave.
+// Dead letters do not leave: those are in the order of their acceptance.
 func (s *Store) List(_ context.Context, query core.Query) (core.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,7 @@ func (s *Store) selectFrom(query core.Query, after *position) []listed {
 	for n, name := range query.Sinks {
 		for _, b := range s.sink(name).buckets {
 			for _, r := range b.records {
-				at := position{r.due.UnixMilli(), int32(n), int32(b.number), int32(core.MaxPriority - r.message.Priority), r.seq}
+				at := r.position(n, b.number)
 				if selects(query, r) && (after == nil || after.compare(at) < 0) {
 					selected = append(selected, listed{at, r})
 				}
@@ -75,6 +76,14 @@ func (s *Store) selectFrom(query core.Query, after *position) []listed {
 	}
 	slices.SortFunc(selected, func(a, b listed) int { return a.compare(b.position) })
 	return selected
+}
+
+func (r *record) position(sink, bucket int) position {
+	p := position{Due: r.due.UnixMilli(), Sink: int32(sink), Bucket: int32(bucket), Seq: r.seq}
+	if r.place != dead {
+		p.Rank = int32(core.MaxPriority - r.message.Priority)
+	}
+	return p
 }
 
 func selects(query core.Query, r *record) bool {

@@ -58,7 +58,7 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 		return core.Batch{}, fault("take", err)
 	case len(reply) == 1:
 		return core.Batch{}, core.ErrOwnershipLost
-	case len(reply) != 6:
+	case len(reply) < 2 || len(reply)%4 != 2:
 		return core.Batch{}, fault("take", errReply)
 	}
 	now := time.UnixMicro(number(reply[0]))
@@ -67,26 +67,33 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	if next := number(reply[1]); next != 0 {
 		batch.Next = time.UnixMilli(next)
 	}
-	return batch, b.readTaken(reply, &batch)
+	b.hand = b.hand[:0]
+	for n := 2; n < len(reply); n += 4 {
+		if batch.Messages, err = b.readTaken(batch.Messages, reply[n:n+4]); err != nil {
+			return core.Batch{}, err
+		}
+	}
+	return batch, nil
 }
 
-func (b *bucket) readTaken(reply []any, batch *core.Batch) error {
-	members, _ := reply[2].([]any)
-	records, _ := reply[3].([]any)
-	failures, _ := reply[4].([]any)
-	counts, _ := reply[5].([]any)
+// readTaken appends the messages of one priority, and notes them as in hand.
+func (b *bucket) readTaken(messages []*core.Message, part []any) ([]*core.Message, error) {
+	priority := int(number(part[0]))
+	members, _ := part[1].([]any)
+	records, _ := part[2].([]any)
+	failures, _ := part[3].([]any)
 	if len(members) != 2*len(records) || len(failures) != 0 && len(failures) != len(records) {
-		return fault("take", errReply)
+		return nil, fault("take", errReply)
 	}
-	batch.Messages = make([]*core.Message, 0, len(records))
-	b.hand = slices.Grow(b.hand[:0], len(records))
-	messages := make([]core.Message, len(records))
+	messages = slices.Grow(messages, len(records))
+	b.hand = slices.Grow(b.hand, len(records))
+	space := make([]core.Message, len(records))
 	for n := range records {
 		member := text(members[2*n])
 		if len(member) <= seqLen {
-			return fault("take", errReply)
+			return nil, fault("take", errReply)
 		}
-		m := &messages[n]
+		m := &space[n]
 		m.ID, m.Sink = member[seqLen:], b.sink
 		failed := failure{deliverAt: millisText(members[2*n+1])}
 		if len(failures) > 0 {
@@ -94,28 +101,12 @@ func (b *bucket) readTaken(reply []any, batch *core.Batch) error {
 		}
 		m.DeliverAt, m.Attempt, m.CutOff = failed.deliverAt, failed.attempts+1, failed.reason == reasonCrashed
 		if err := decodeRecord(text(records[n]), m); err != nil {
-			return fmt.Errorf("take message %s of %s: %w", m.ID, b, err)
+			return nil, fmt.Errorf("take message %s of %s: %w", m.ID, b, err)
 		}
-		b.hand = append(b.hand, held{m.ID, member, 0, m.Generated, m.DeliverAt})
-		batch.Messages = append(batch.Messages, m)
+		b.hand = append(b.hand, held{m.ID, member, priority, m.Generated, m.DeliverAt})
+		messages = append(messages, m)
 	}
-	return b.placePriorities(counts)
-}
-
-// placePriorities notes from which due set each message in hand came: the reply
-// has them from the highest priority down.
-func (b *bucket) placePriorities(counts []any) error {
-	at := 0
-	for n, count := range counts {
-		for range number(count) {
-			if at == len(b.hand) {
-				return fault("take", errReply)
-			}
-			b.hand[at].priority = len(counts) - 1 - n
-			at++
-		}
-	}
-	return nil
+	return messages, nil
 }
 
 func millisText(v any) time.Time {
@@ -154,27 +145,76 @@ func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 	return nil
 }
 
-// settleGroups sorts outcomes into the groups that settle.lua takes. Neighbours
-// of one kind share a group, which for a batch that went well is all of it.
+// settleGroups sorts outcomes into the groups that settle.lua takes. Of a batch
+// that went well, all of a priority is one group.
 func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) {
-	args = make([]any, 0, len(outcomes)+8)
-	last, countAt := groupKind{}, -1
-	find := b.finder()
+	g := settleArgs{args: make([]any, 0, len(outcomes)+8), countAt: -1}
+	var inHand, delivered [core.MaxPriority + 1]int
+	for _, h := range b.hand {
+		inHand[h.priority]++
+	}
+	hands, find := make([]held, len(outcomes)), b.finder()
 	for n, o := range outcomes {
 		h, ok := find(n, o.ID)
-		if !ok {
-			continue
+		if hands[n] = h; ok && o.State == core.Delivered {
+			delivered[h.priority]++
 		}
-		kind := groupKind{how(o, h), h.priority}
-		if kind != last {
-			args = append(args, kind.how, kind.priority, 0)
-			last, countAt = kind, len(args)-1
-			groups++
-		}
-		args[countAt] = args[countAt].(int) + 1
-		args = append(args, settleItem(kind.how, o, h)...)
 	}
-	return args, groups
+	var remember []any
+	for n, o := range outcomes {
+		h := hands[n]
+		switch {
+		case h.id == "": // not in hand
+			continue
+		case o.State != core.Delivered:
+			g.fail(o, h)
+			continue
+		case delivered[h.priority] == inHand[h.priority]:
+			g.add("a", h.priority, h.id)
+		default:
+			g.add("d", h.priority, h.member)
+		}
+		if !h.generated {
+			remember = append(remember, h.id)
+		}
+	}
+	if len(remember) > 0 && b.store.config.window(b.sink) > 0 {
+		g.add("m", 0, remember...)
+		g.args[g.countAt] = len(remember)
+	}
+	return g.args, g.groups
+}
+
+// settleArgs collects the arguments of settle.lua.
+type settleArgs struct {
+	args     []any
+	groups   int
+	how      string
+	priority int
+	countAt  int // where the count of the open group stands
+}
+
+// add puts an item into a group with its neighbours of the same kind.
+func (g *settleArgs) add(how string, priority int, item ...any) {
+	if g.countAt < 0 || how != g.how || priority != g.priority {
+		g.args = append(g.args, how, priority, 0)
+		g.how, g.priority, g.countAt = how, priority, len(g.args)-1
+		g.groups++
+	}
+	g.args[g.countAt] = g.args[g.countAt].(int) + 1
+	g.args = append(g.args, item...)
+}
+
+func (g *settleArgs) fail(o core.Outcome, h held) {
+	if o.State == core.Expired {
+		o.Reason = reasonExpired
+	}
+	failed := failure{o.Attempts, h.deliverAt, o.Reason, o.Error}.String()
+	if o.State == core.Retrying {
+		g.add("b", h.priority, h.member, ceilMillis(o.After), failed)
+		return
+	}
+	g.add("x", h.priority, h.member, failed)
 }
 
 // finder finds each message in hand once. Outcomes mostly come in the order of
@@ -201,37 +241,6 @@ func (b *bucket) finder() func(at int, id string) (held, bool) {
 		used[at] = true
 		return b.hand[at], true
 	}
-}
-
-type groupKind struct {
-	how      string
-	priority int
-}
-
-func how(o core.Outcome, h held) string {
-	switch {
-	case o.State == core.Retrying:
-		return "b"
-	case o.State != core.Delivered:
-		return "x"
-	case h.generated:
-		return "d"
-	}
-	return "r"
-}
-
-func settleItem(how string, o core.Outcome, h held) []any {
-	failed := func() string { return failure{o.Attempts, h.deliverAt, o.Reason, o.Error}.String() }
-	switch how {
-	case "b":
-		return []any{h.member, ceilMillis(o.After), failed()}
-	case "x":
-		if o.State == core.Expired {
-			o.Reason = reasonExpired
-		}
-		return []any{h.member, failed()}
-	}
-	return []any{h.member}
 }
 
 // Wait implements core.Bucket.

@@ -19,6 +19,7 @@ const (
 	maxParkBytes      = 2 << 20
 	maxFlightMessages = 8000
 	maxFlights        = 2
+	maxWaitingFlights = 16 // where each waits for replicas or disk
 )
 
 // parker gathers what many callers park at the same time into few round trips.
@@ -113,7 +114,11 @@ func (k *parker) add(batch []parking) {
 	for n := range batch {
 		k.waiting = append(k.waiting, &batch[n])
 	}
-	if k.flights < maxFlights {
+	limit := maxFlights
+	if k.store.durable.waits() {
+		limit = maxWaitingFlights
+	}
+	if k.flights < limit {
 		k.flights++
 		go k.fly()
 	}

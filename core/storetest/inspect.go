@@ -19,6 +19,7 @@ func inspectRules() []rule {
 		{"list by state", listByState},
 		{"list by topic and due time", listFilters},
 		{"list in order over sinks and buckets", listInOrder},
+		{"dead letters that died at once in order of acceptance", listDeadInOrder},
 		{"pages of many with equal due times", listPages},
 		{"a cursor is for its query only", badCursors},
 		{"stats of what waits", statsOfWaiting},
@@ -165,6 +166,20 @@ func listInOrder(t *suite) {
 	for n := 1; n < len(entries); n++ {
 		if entries[n].Due.Before(entries[n-1].Due) {
 			t.Errorf("entry %d is due at %s, the one before at %s", n, entries[n].Due, entries[n-1].Due)
+		}
+	}
+}
+
+func listDeadInOrder(t *suite) {
+	store := t.open(1)
+	o := own(t, store, Sink, 1)
+	park(t, store, message("c"), message("a", priority(3)), message("b", priority(core.MaxPriority)))
+	wantIDs(t, o.awaitAll(3).Messages, "b", "a", "c")
+	o.settle(deadLetter("a", 1), expired("b", 0), deadLetter("c", 1))
+	for _, limit := range []int{1, 2, core.MaxPage} {
+		got := entryIDs(walk(t, store, core.Query{States: []core.State{core.Dead, core.Expired}, Limit: limit}))
+		if diff := cmp.Diff([]string{"c", "a", "b"}, got); diff != "" {
+			t.Errorf("pages of %d (-want +got):\n%s", limit, diff)
 		}
 	}
 }

@@ -1,0 +1,58 @@
+# Targets for people and for CI; `make` lists them.
+
+SHELL := /bin/bash
+GO    ?= go
+LINT  := .cache/golangci-lint
+
+# Other packages' servers share the machine, so a test binary may take long.
+TEST_TIMEOUT ?= 25m
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## Install the servers that tests need (as root, on Debian and Ubuntu), or say what is missing
+	@.ci/deps
+	@$(GO) run ./integration/cmd/brokers -fetch
+
+.PHONY: test
+test: deps ## Run all tests, with the race detector, against real servers; a missing one is a failure
+	DELAYBRIDGE_REQUIRE_SERVERS=1 $(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: quick
+quick: ## Run the tests that need no server to be installed; tests with servers run where there are any
+	CI= $(GO) test -short -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: lint
+lint: $(LINT) ## Check style, import direction and common mistakes
+	$(GO) vet ./...
+	$(LINT) run ./...
+
+$(LINT): .ci/tools/go.mod .ci/tools/go.sum
+	cd .ci/tools && $(GO) build -o ../../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: fmt
+fmt: ## Format the code
+	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
+
+.PHONY: bench
+bench: ## Measure throughput and lateness beside the raw limit of this machine
+	$(GO) run ./integration/bench
+
+.PHONY: brokers
+brokers: ## Start Redis, Kafka, RocketMQ and RabbitMQ, print a configuration for them, end them on Ctrl-C
+	$(GO) run ./integration/cmd/brokers
+
+.PHONY: dev
+dev: ## Run delaybridge alone: messages in memory, deliveries on the terminal
+	$(GO) run ./cmd/delaybridge dev
+
+# The version comes from the commit and its tag, which Go stamps by itself.
+.PHONY: build
+build: ## Build bin/delaybridge
+	$(GO) build -buildvcs=auto -trimpath -o bin/delaybridge ./cmd/delaybridge
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin .cache

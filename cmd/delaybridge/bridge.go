@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/redisstore"
+	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	"github.com/delaybridge/delaybridge/sinks/console"
+)
+
+// sinkTypes are the ways out that a configuration can name.
+func sinkTypes() map[string]core.OpenFunc {
+	return map[string]core.OpenFunc{
+		"console": console.Open,
+	}
+}
+
+func configOptions() config.Options {
+	return config.Options{SinkTypes: slices.Collect(maps.Keys(sinkTypes()))}
+}
+
+// openSinks opens every sink of c and checks the rest that can be checked
+// without opening anything. On error, which has every fault, nothing is open.
+func openSinks(ctx context.Context, c *config.Config, log *slog.Logger) ([]*core.Dispatcher, error) {
+	types := sinkTypes()
+	var sinks []*core.Dispatcher
+	_, doorErr := httpdoor.New(httpConfig(c, log), core.NewInterceptor(nil, c.Limits.Limits))
+	faults, _ := errors.AsType[config.Faults](c.Fault("http", doorErr))
+	for _, s := range c.Sinks {
+		sink, err := types[s.Type](ctx, s.Config)
+		if err != nil {
+			more, _ := errors.AsType[config.Faults](c.Fault("sinks."+s.Name+".config", err))
+			faults = append(faults, more...)
+			continue
+		}
+		sinks = append(sinks, &core.Dispatcher{Name: s.Name, Sink: sink, Retry: s.Retry, Timeout: s.Timeout, MaxBatch: s.MaxBatch, Log: log})
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults, closeSinks(sinks))
+	}
+	return sinks, nil
+}
+
+func closeSinks(sinks []*core.Dispatcher) error {
+	var err error
+	for _, s := range sinks {
+		if closeErr := s.Sink.Close(); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("close sink %s: %w", s.Name, closeErr))
+		}
+	}
+	return err
+}
+
+// httpConfig is the HTTP door as c wants it.
+func httpConfig(c *config.Config, log *slog.Logger) httpdoor.Config {
+	h := c.HTTP
+	return httpdoor.Config{
+		Listen: h.Listen, Insecure: h.Insecure, Tokens: h.Tokens, TLSCert: h.TLSCert, TLSKey: h.TLSKey,
+		MaxBatch: c.Limits.MaxBatch, MaxBatchBytes: int64(c.Limits.MaxBatchBytes),
+		ReadHeaderTimeout: h.ReadHeaderTimeout, ReadTimeout: h.ReadTimeout, WriteTimeout: h.WriteTimeout,
+		IdleTimeout: h.IdleTimeout, StopTimeout: h.StopTimeout, Log: log,
+	}
+}
+
+// redisConfig is the store as c wants it.
+func redisConfig(c *config.Config, log *slog.Logger) (redisstore.Config, error) {
+	s, r := c.Store, c.Store.Redis
+	tlsConfig, err := r.TLS.Client()
+	if err != nil {
+		return redisstore.Config{}, c.Fault("store.redis.tls", err)
+	}
+	windows := make(map[string]time.Duration, len(c.Sinks))
+	for _, sink := range c.Sinks {
+		windows[sink.Name] = sink.DedupeWindow
+	}
+	return redisstore.Config{
+		Addrs: r.Addrs, MasterName: r.MasterName, Cluster: r.Cluster, DB: r.DB, TLS: tlsConfig,
+		Username: r.Username, Password: r.Password,
+		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword,
+		Prefix: r.Prefix, Buckets: r.Buckets, AllowVolatile: r.AllowVolatile,
+		Durability: s.Durability, Replicas: s.Replicas, DurabilityTimeout: s.DurabilityTimeout,
+		Ownership: s.Ownership, Guard: s.Guard, DedupeWindows: windows, Log: log,
+	}, nil
+}
+
+// errForced is the end by a second signal.
+var errForced = errors.New("stopped at once by a second signal; what was in hand will be delivered again")
+
+// runBridge runs b until ctx ends and it has drained, or until a second signal.
+func (a *app) runBridge(ctx context.Context, b *core.Bridge) error {
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-a.forced:
+		return errForced
+	}
+}
+
+// listen opens the door's port. A port that is taken is somebody else's fault.
+func listen(door *httpdoor.Server) (net.Addr, error) {
+	addr, err := door.Listen()
+	if err != nil {
+		return nil, coded(exitUnreachable, err)
+	}
+	return addr, nil
+}
+
+func isInUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }

@@ -1,0 +1,129 @@
+// Package config reads the configuration file of delaybridge: YAML, decoded
+// strictly against one table of fields, with every fault reported at once,
+// where it stands and with what was probably meant.
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Config is a whole configuration, checked and with the defaults filled in.
+// config.example.yaml documents every key.
+type Config struct {
+	Version         int
+	Log             Log
+	Store           Store
+	HTTP            HTTP
+	Limits          Limits
+	Retry           core.RetryPolicy
+	Sinks           []Sink // in the order of the file
+	ShutdownTimeout time.Duration
+
+	sinks  []*Sink // while decoding
+	source *source
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	Level  string // debug, info, warn, error
+	Format string // text, json
+}
+
+// Store says where messages are parked and how safely.
+type Store struct {
+	Redis             Redis
+	Durability        string
+	Replicas          int
+	DurabilityTimeout time.Duration
+	Ownership         time.Duration
+	Guard             time.Duration
+	DedupeWindow      time.Duration // 0 is off
+}
+
+// Redis says which Redis to use. URL has been taken apart into the other fields.
+type Redis struct {
+	Addrs                              []string
+	MasterName                         string
+	Username, Password                 string
+	SentinelUsername, SentinelPassword string
+	DB                                 int
+	TLS                                TLS
+	Cluster                            bool
+	Prefix                             string
+	Buckets                            int // 0 is as recorded, else 16
+	AllowVolatile                      bool
+
+	url string
+}
+
+// TLS says how to speak TLS to a server. The fields but Enabled are optional.
+type TLS struct {
+	Enabled       bool
+	CA, Cert, Key string // paths of PEM files
+	ServerName    string
+}
+
+// HTTP is the HTTP door.
+type HTTP struct {
+	Listen            string
+	Tokens            []string
+	Insecure          bool
+	TLSCert, TLSKey   string
+	ReadHeaderTimeout time.Duration
+	ReadTimeout       time.Duration
+	WriteTimeout      time.Duration
+	IdleTimeout       time.Duration
+	StopTimeout       time.Duration
+}
+
+// Limits bound what producers may send: the engine's limits and the batches of
+// the HTTP door.
+type Limits struct {
+	core.Limits
+	MaxBatch      int
+	MaxBatchBytes int
+}
+
+// Sink is one configured way out.
+type Sink struct {
+	Name         string
+	Type         string
+	Timeout      time.Duration
+	MaxBatch     int
+	DedupeWindow time.Duration // 0 is off
+	Retry        core.RetryPolicy
+	Config       json.RawMessage // a JSON object, for the sink's OpenFunc
+
+	hasDedupeWindow bool
+}
+
+// Options are what Decode can't know by itself.
+type Options struct {
+	SinkTypes []string // that "type" of a sink may be
+	// LookupEnv finds the variables that values refer to; nil is os.LookupEnv.
+	LookupEnv func(name string) (value string, ok bool)
+}
+
+func (o Options) withDefaults() Options {
+	if o.LookupEnv == nil {
+		o.LookupEnv = os.LookupEnv
+	}
+	o.SinkTypes = slices.Sorted(slices.Values(o.SinkTypes))
+	return o
+}
+
+// Fault turns what the part that the section at path configures said about it
+// into Faults with the place in the file: of the field, for a
+// *core.InvalidError whose Field is a path within the section, such as
+// "tls.cert" or "brokers[0]", else of the section. A nil err is nil.
+func (c *Config) Fault(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return c.source.render(c.source.faultsOf(path, err))
+}

@@ -1,0 +1,120 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// object turns a section into JSON, for a part that decodes it by itself. A
+// value with a reference to a variable is always text there: what a variable
+// holds must not change the type.
+func (d *decoder) object(path string, node ast.Node) json.RawMessage {
+	if !isSection(node) {
+		d.wrongKind(path, "section", node)
+		return nil
+	}
+	if _, empty := node.(*ast.NullNode); empty {
+		return json.RawMessage("{}")
+	}
+	var out bytes.Buffer
+	d.json(&out, path, node)
+	return out.Bytes()
+}
+
+func (d *decoder) json(out *bytes.Buffer, path string, node ast.Node) {
+	switch n := node.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		out.WriteByte('{')
+		for i, e := range d.entries(path, node) {
+			writeComma(out, i)
+			writeText(out, e.name)
+			out.WriteByte(':')
+			d.json(out, join(path, e.name), e.value)
+		}
+		out.WriteByte('}')
+	case *ast.SequenceNode:
+		out.WriteByte('[')
+		for i, v := range n.Values {
+			writeComma(out, i)
+			item := fmt.Sprintf("%s[%d]", path, i)
+			d.places[item] = place{key: start(v)}
+			d.json(out, item, v)
+		}
+		out.WriteByte(']')
+	case *ast.NullNode:
+		out.WriteString("null")
+	default:
+		d.jsonScalar(out, path, node)
+	}
+}
+
+func (d *decoder) jsonScalar(out *bytes.Buffer, path string, node ast.Node) {
+	raw, _, ok := d.scalarText(path, "value", node)
+	if !ok {
+		return
+	}
+	switch node.(type) {
+	case *ast.StringNode, *ast.LiteralNode:
+		d.jsonText(out, path, raw, node.GetToken())
+	case *ast.BoolNode:
+		value, err := parseBool(raw)
+		d.badValue(node.GetToken(), path, fmt.Sprintf("%q ", raw), err)
+		fmt.Fprint(out, value)
+	default:
+		if _, err := parseDecimal(raw); err != nil {
+			d.failAt(node.GetToken(), path, "wrong-type", "is not a decimal number; write it in quotes if it is text")
+		}
+		out.WriteString(raw)
+	}
+}
+
+func (d *decoder) jsonText(out *bytes.Buffer, path, raw string, at *token.Token) {
+	if secretKey.MatchString(path) || hasUserinfo(raw) {
+		d.note(path, at, raw, true)
+	}
+	value, err := expand(raw, d.options.LookupEnv)
+	d.badValue(at, path, "", err)
+	writeText(out, value.text)
+}
+
+// secretKey finds what probably is a secret in a section without a table.
+var secretKey = regexp.MustCompile(`(?i)(passw|secret|token|credential|private_key)[a-z_0-9]*$`)
+
+func writeComma(out *bytes.Buffer, n int) {
+	if n > 0 {
+		out.WriteByte(',')
+	}
+}
+
+func writeText(out *bytes.Buffer, s string) {
+	quoted, _ := json.Marshal(s) // a string always has a JSON form
+	out.Write(quoted)
+}
+
+// faultsOf gives what a part said about its section the place in the file.
+func (s *source) faultsOf(section string, err error) []fault {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		var faults []fault
+		for _, one := range all.Unwrap() {
+			faults = append(faults, s.faultsOf(section, one)...)
+		}
+		return faults
+	}
+	path, text := section, err.Error()
+	if invalid, ok := errors.AsType[*core.InvalidError](err); ok {
+		text = invalid.Reason
+		if invalid.Field != "" && invalid.Field != "config" {
+			path = join(section, invalid.Field)
+		}
+	}
+	line, column := s.position(path)
+	return []fault{{line, column, "refused", inPath(path, text)}}
+}

@@ -1,0 +1,212 @@
+package config
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// field is one row of the table that drives decoding, suggestions and the test
+// of the example: one key of the file, and where its value goes. Exactly one of
+// set, add, fields, each and raw is not nil.
+type field struct {
+	name string
+	def  string // as written in the file; empty: none
+	doc  string
+	kind string // what the value is called in a fault
+	bare bool   // a quoted scalar is of the wrong type
+
+	secret   bool
+	required bool
+
+	set    func(text string) error      // scalar
+	add    func(text string) error      // an element of a list
+	fields []field                      // section
+	each   func(name string) []field    // section whose keys the user names
+	raw    func(config json.RawMessage) // passed through
+}
+
+func (f field) isSecret() field   { f.secret = true; return f }
+func (f field) isRequired() field { f.required = true; return f }
+
+func section(name, doc string, fields ...field) field {
+	return field{name: name, doc: doc, kind: "section", fields: fields}
+}
+
+// fields is the table. It binds every key to its place in c.
+func (c *Config) fields(o Options) []field {
+	return []field{
+		number("version", &c.Version, "1", "1", "1", "of this file's format"),
+		section("log", "goes to standard error",
+			oneOf("level", &c.Log.Level, "info", "the least that is logged: debug, info, warn or error", "debug", "info", "warn", "error"),
+			oneOf("format", &c.Log.Format, "text", "text or json", "text", "json"),
+		),
+		section("store", "where messages are parked", c.Store.fields()...),
+		section("http", "the HTTP door", c.HTTP.fields()...),
+		section("limits", "what producers may send; more is refused", c.Limits.fields()...),
+		section("retry", "of failed deliveries, for sinks that don't say otherwise",
+			retryFields(&c.Retry, retryDefaults)...),
+		{name: "sinks", doc: "the ways out, by name", kind: "section", each: func(name string) []field {
+			s := &Sink{Name: name}
+			c.sinks = append(c.sinks, s)
+			return s.fields(o)
+		}},
+		section("shutdown", "on SIGTERM and Ctrl-C",
+			duration("timeout", &c.ShutdownTimeout, "30s", "1s", "1h", "for each stage: doors, dispatchers"),
+		),
+	}
+}
+
+func (s *Store) fields() []field {
+	return []field{
+		section("redis", "the store", s.Redis.fields()...),
+		oneOf("durability", &s.Durability, "auto", "what an accepted message has survived: memory, replicated, fsync, or auto, the strongest that this Redis can give", "auto", "memory", "replicated", "fsync"),
+		number("replicas", &s.Replicas, "1", "1", "16", "that must have a message, for replicated"),
+		duration("durability_timeout", &s.DurabilityTimeout, "2s", "10ms", "1m", "for replicas or disk to confirm"),
+		duration("ownership", &s.Ownership, "5s", "1s", "10m", "for which a bucket stays with an instance that has gone silent"),
+		duration("guard", &s.Guard, "5s", "100ms", "1m", "longest sleep of an idle bucket, in case a wake-up was lost"),
+		duration("dedupe_window", &s.DedupeWindow, "2m", "0s", "7d", "for which the id of a settled message is remembered; 0s is off"),
+	}
+}
+
+func (r *Redis) fields() []field {
+	return []field{
+		text("url", &r.url, "", "redis://user:password@host:6379/0, or rediss:// for TLS").isSecret(),
+		texts("addrs", &r.Addrs, "host:port of the server, of some nodes of a cluster, or of the Sentinels"),
+		text("master_name", &r.MasterName, "", "of the master that the Sentinels watch"),
+		text("username", &r.Username, "", "of a Redis ACL user"),
+		text("password", &r.Password, "", "never printed; best taken from the environment").isSecret(),
+		text("sentinel_username", &r.SentinelUsername, "", "if the Sentinels want one"),
+		text("sentinel_password", &r.SentinelPassword, "", "if the Sentinels want one").isSecret(),
+		number("db", &r.DB, "0", "0", "1000000", "number of the database; a cluster has 0 only"),
+		section("tls", "for connections to Redis", r.TLS.fields()...),
+		flag("cluster", &r.Cluster, "addrs are nodes of a Redis Cluster"),
+		text("prefix", &r.Prefix, "delaybridge", "of every key in Redis"),
+		number("buckets", &r.Buckets, "", "1", "1024", "per sink; recorded at the first start, fixed from then on"),
+		flag("allow_volatile", &r.AllowVolatile, "accept a Redis that loses everything when it restarts"),
+	}
+}
+
+func (t *TLS) fields() []field {
+	return []field{
+		flag("enabled", &t.Enabled, "rediss:// in url does the same"),
+		text("ca", &t.CA, "", "PEM file of the authorities to trust; the system's if left out"),
+		text("cert", &t.Cert, "", "PEM file of our certificate, if the server wants one"),
+		text("key", &t.Key, "", "PEM file of its key"),
+		text("server_name", &t.ServerName, "", "expected in the server's certificate; the host if left out"),
+	}
+}
+
+func (h *HTTP) fields() []field {
+	return []field{
+		text("listen", &h.Listen, "127.0.0.1:7420", "other than loopback needs tokens or insecure"),
+		texts("tokens", &h.Tokens, "any of which a caller must present; plain or sha256:<hex>").isSecret(),
+		flag("insecure", &h.Insecure, "serve any address without tokens"),
+		text("tls_cert", &h.TLSCert, "", "PEM file of the certificate; turns TLS on"),
+		text("tls_key", &h.TLSKey, "", "PEM file of its key"),
+		duration("read_header_timeout", &h.ReadHeaderTimeout, "5s", "100ms", "10m", "for the header of a request"),
+		duration("read_timeout", &h.ReadTimeout, "30s", "100ms", "1h", "for a whole request"),
+		duration("write_timeout", &h.WriteTimeout, "1m", "100ms", "1h", "for reading a request and writing its reply"),
+		duration("idle_timeout", &h.IdleTimeout, "1m", "100ms", "1d", "until an unused connection is closed"),
+		duration("stop_timeout", &h.StopTimeout, "10s", "100ms", "1h", "for requests under way at shutdown"),
+	}
+}
+
+func (l *Limits) fields() []field {
+	return []field{
+		size("max_body", &l.MaxBody, "256KiB", "1B", "64MiB", "of a message's body"),
+		number("max_headers", &l.MaxHeaders, "64", "1", "10000", "of a message"),
+		size("max_header_bytes", &l.MaxHeaderBytes, "8KiB", "1B", "1MiB", "of all its headers"),
+		duration("max_delay", &l.MaxDelay, "365d", "1s", "36500d", "from now to deliver_at and expires_at"),
+		duration("max_past", &l.MaxPast, "24h", "1ms", "36500d", "how long ago deliver_at may be"),
+		number("max_batch", &l.MaxBatch, "500", "1", "10000", "messages of one batch request"),
+		size("max_batch_bytes", &l.MaxBatchBytes, "4MiB", "1KiB", "256MiB", "of one batch request"),
+	}
+}
+
+// retryDefaults are core's own, written out; nil stands for "as in retry".
+var retryDefaults = map[string]string{
+	"initial": "1s", "max": "5m", "multiplier": "2", "jitter": "0.2", "max_attempts": "16",
+}
+
+func retryFields(r *core.RetryPolicy, defaults map[string]string) []field {
+	return []field{
+		duration("initial", &r.Initial, defaults["initial"], "1ms", "7d", "wait after the first attempt"),
+		duration("max", &r.Max, defaults["max"], "1ms", "7d", "longest wait"),
+		decimal("multiplier", &r.Multiplier, defaults["multiplier"], "1", "100", "growth of the wait"),
+		jitter(&r.Jitter, defaults["jitter"]),
+		number("max_attempts", &r.MaxAttempts, defaults["max_attempts"], "1", "10000", "then the message is a dead letter"),
+	}
+}
+
+// jitter writes a written-out 0 as core wants it: there, zero is the default.
+func jitter(dst *float64, def string) field {
+	f := decimal("jitter", dst, def, "0", "1", "random share of each wait")
+	set := f.set
+	f.set = func(text string) error {
+		err := set(text)
+		if err == nil && *dst == 0 {
+			*dst = -1
+		}
+		return err
+	}
+	return f
+}
+
+func (s *Sink) fields(o Options) []field {
+	return []field{
+		oneOf("type", &s.Type, "", "needed; says what config holds", o.SinkTypes...).isRequired(),
+		duration("timeout", &s.Timeout, "10s", "10ms", "10m", "of one delivery"),
+		number("max_batch", &s.MaxBatch, "500", "1", "500", "messages of one delivery"),
+		s.dedupeWindow(),
+		section("retry", "as retry above, for this sink", retryFields(&s.Retry, nil)...),
+		{name: "config", doc: "for the sink itself, by its type", kind: "section", raw: func(config json.RawMessage) { s.Config = config }},
+	}
+}
+
+// dedupeWindow notes that it was written out: zero means off, not absent.
+func (s *Sink) dedupeWindow() field {
+	f := duration("dedupe_window", &s.DedupeWindow, "", "0s", "7d", "as store.dedupe_window, for this sink")
+	set := f.set
+	f.set = func(text string) error {
+		s.hasDedupeWindow = true
+		return set(text)
+	}
+	return f
+}
+
+func duration(name string, dst *time.Duration, def, lowest, highest, doc string) field {
+	return field{name: name, def: def, doc: doc, kind: "duration", set: bounded(dst, parseDuration, lowest, highest)}
+}
+
+func size(name string, dst *int, def, lowest, highest, doc string) field {
+	return field{name: name, def: def, doc: doc, kind: "size", set: bounded(dst, parseSize, lowest, highest)}
+}
+
+func number(name string, dst *int, def, lowest, highest, doc string) field {
+	return field{name: name, def: def, doc: doc, kind: "number", bare: true, set: bounded(dst, parseNumber, lowest, highest)}
+}
+
+func decimal(name string, dst *float64, def, lowest, highest, doc string) field {
+	return field{name: name, def: def, doc: doc, kind: "number", bare: true, set: bounded(dst, parseDecimal, lowest, highest)}
+}
+
+func flag(name string, dst *bool, doc string) field {
+	return field{name: name, def: "false", doc: doc, kind: "true or false", bare: true, set: func(text string) (err error) {
+		*dst, err = parseBool(text)
+		return err
+	}}
+}
+
+func text(name string, dst *string, def, doc string) field {
+	return field{name: name, def: def, doc: doc, kind: "text", set: func(text string) error { *dst = text; return nil }}
+}
+
+func texts(name string, dst *[]string, doc string) field {
+	return field{name: name, def: "[]", doc: doc, kind: "list", add: func(text string) error { *dst = append(*dst, text); return nil }}
+}
+
+func oneOf(name string, dst *string, def, doc string, known ...string) field {
+	return field{name: name, def: def, doc: doc, kind: "text", set: func(text string) error { *dst = text; return knownValue(text, known) }}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/core/redisstore"
+	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	"github.com/delaybridge/delaybridge/sinks/console"
+)
+
+// devFlags are what dev can be told.
+type devFlags struct {
+	listen, redis string
+	length        time.Duration
+	noSamples     bool
+}
+
+const devSink = "console"
+
+func (a *app) devCommand() *cobra.Command {
+	var f devFlags
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Try it out: no Redis, no broker, no configuration",
+		Long: `Run a bridge to try things out: messages are parked in memory, or in a Redis if
+one is named, and printed when they are due. Not for production.`,
+		Example: "  delaybridge dev\n  delaybridge dev --for 15s\n  delaybridge dev --redis redis://127.0.0.1:6379 --no-samples",
+		Args:    cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", "", "address of the HTTP door (default 127.0.0.1:7420, or the next free port)")
+	flags.StringVar(&f.redis, "redis", "", "park in this Redis instead: redis://user:password@host:6379/0")
+	flags.DurationVar(&f.length, "for", 0, "end by itself after this time (default: never)")
+	flags.BoolVar(&f.noSamples, "no-samples", false, "don't send the three sample messages")
+	cmd.RunE = a.runE(func(cmd *cobra.Command, _ []string) error {
+		if f.length < 0 {
+			return usageError("--for must not be negative")
+		}
+		return a.dev(cmd.Context(), f)
+	})
+	return cmd
+}
+
+// devBridge is a bridge of one console sink.
+type devBridge struct {
+	store core.Store
+	sink  *core.Dispatcher
+	in    *core.Interceptor
+	door  *httpdoor.Server
+	addr  net.Addr
+	moved string // why the door is not where it was expected
+}
+
+func (a *app) dev(ctx context.Context, f devFlags) error {
+	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is the console sink's trouble only
+	b, err := a.openDev(ctx, f)
+	if err != nil {
+		return err
+	}
+	b.printBanner(a, f)
+	if !f.noSamples {
+		if err := b.sendSamples(ctx); err != nil {
+			return errors.Join(err, b.store.Close())
+		}
+	}
+	if f.length > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.length)
+		defer cancel()
+	}
+	err = a.runBridge(ctx, &core.Bridge{Store: b.store, Sinks: []*core.Dispatcher{b.sink}, Doors: []core.Door{b.door.Run}})
+	b.printTotals(a)
+	return err
+}
+
+func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
+	log := newLogger(a.stderr, config.Log{Level: "warn"})
+	printer, err := console.New(a.stdout, console.Human)
+	if err != nil {
+		return nil, err
+	}
+	b := &devBridge{sink: &core.Dispatcher{Name: devSink, Sink: printer, Log: log}}
+	if b.store, err = openDevStore(ctx, f.redis, log); err != nil {
+		return nil, err
+	}
+	b.in = core.NewInterceptor(b.store, core.Limits{}, b.sink)
+	if err := b.openDoor(f.listen, log); err != nil {
+		return nil, errors.Join(err, b.store.Close())
+	}
+	return b, nil
+}
+
+func openDevStore(ctx context.Context, redisURL string, log *slog.Logger) (core.Store, error) {
+	if redisURL == "" {
+		return memstore.New(memstore.Config{Log: log}), nil
+	}
+	r, err := config.ParseRedisURL(redisURL)
+	if err != nil {
+		return nil, usageError("--redis " + err.Error())
+	}
+	tlsConfig, err := r.TLS.Client()
+	if err != nil {
+		return nil, err
+	}
+	return redisstore.Open(ctx, redisstore.Config{Addrs: r.Addrs, Username: r.Username, Password: r.Password,
+		DB: r.DB, TLS: tlsConfig, AllowVolatile: true, Log: log})
+}
+
+// The ports that are tried when none was asked for.
+const (
+	devPort  = 7420
+	devPorts = 10
+)
+
+// openDoor listens where it was asked to, else on the first free port.
+func (b *devBridge) openDoor(addr string, log *slog.Logger) error {
+	if addr != "" {
+		return b.listenOn(addr, log)
+	}
+	for port := devPort; ; port++ {
+		err := b.listenOn(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), log)
+		if err == nil && port > devPort {
+			b.moved = fmt.Sprintf("port %d is taken, so this is on %d", devPort, port)
+		}
+		if err == nil || !isInUse(err) || port == devPort+devPorts-1 {
+			return err
+		}
+	}
+}
+
+func (b *devBridge) listenOn(addr string, log *slog.Logger) (err error) {
+	if b.door, err = httpdoor.New(httpdoor.Config{Listen: addr, Log: log}, b.in); err != nil {
+		return coded(exitUsage, err)
+	}
+	b.addr, err = listen(b.door)
+	return err
+}

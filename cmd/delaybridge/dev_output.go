@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+)
+
+// printBanner tells what runs and what to try. Output that fails is not worth
+// ending for.
+func (b *devBridge) printBanner(a *app, f devFlags) {
+	store := "in memory, lost at exit"
+	if f.redis != "" {
+		store = "Redis, durability " + b.in.Durability()
+	}
+	url := "http://" + b.addr.String()
+	fmt.Fprintf(a.stdout, "delaybridge %s, to try things out; not for production\n", buildVersion())
+	fmt.Fprintf(a.stdout, "  store  %s\n", store)
+	fmt.Fprintf(a.stdout, "  sink   %s, prints each message below when it is due\n", devSink)
+	fmt.Fprintf(a.stdout, "  http   %s\n", url)
+	if b.moved != "" {
+		fmt.Fprintf(a.stdout, "         (%s)\n", b.moved)
+	}
+	fmt.Fprintf(a.stdout, "\nSend a message:\n  curl -H 'Content-Type: application/json' -d '{\"topic\":\"hello\",\"delay\":\"10s\",\"body\":\"hi\"}' %s/v1/messages\n\n", url)
+	if !f.noSamples {
+		fmt.Fprintf(a.stdout, "Three samples are due in 2, 5 and 10 seconds. ")
+	}
+	if f.length > 0 {
+		fmt.Fprintf(a.stdout, "This ends by itself after %s.\n\n", f.length)
+	} else {
+		fmt.Fprintf(a.stdout, "Ctrl-C ends this.\n\n")
+	}
+}
+
+// sampleDelays are those of the sample messages.
+func sampleDelays() []time.Duration {
+	return []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second}
+}
+
+func (b *devBridge) sendSamples(ctx context.Context) error {
+	var samples []*core.Message
+	for n, delay := range sampleDelays() {
+		body := fmt.Sprintf("sample %d, sent %s ago", n+1, delay)
+		samples = append(samples, &core.Message{Sink: devSink, Topic: "samples", Delay: delay, Body: []byte(body)})
+	}
+	for _, receipt := range b.in.Accept(ctx, samples...) {
+		if receipt.Err != nil {
+			return fmt.Errorf("send samples: %w", receipt.Err)
+		}
+	}
+	return nil
+}
+
+// printTotals tells what has been done, and what is left behind.
+func (b *devBridge) printTotals(a *app) {
+	t := b.sink.Totals()
+	fmt.Fprintf(a.stdout, "\naccepted %d, delivered %d, retried %d, dead %d\n", t.Accepted, t.Delivered, t.Retried, t.Dead+t.Expired)
+	if t.Delivered > 0 {
+		fmt.Fprintf(a.stdout, "lateness p50 %s, p99 %s, max %s\n", millis(t.LatenessP50), millis(t.LatenessP99), millis(t.LatenessMax))
+	}
+	if left := b.left(); left > 0 {
+		fmt.Fprintf(a.stdout, "%d still parked, and lost now\n", left)
+	}
+}
+
+// left is how many messages are lost with the store in memory.
+func (b *devBridge) left() int {
+	store, ok := b.store.(*memstore.Store)
+	if !ok {
+		return 0
+	}
+	stats, err := store.Stats(context.Background(), devSink)
+	if err != nil || len(stats) == 0 {
+		return 0
+	}
+	return stats[0].Scheduled
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// The exit codes, which scripts may rely on.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitConfig      = 3
+	exitUnreachable = 4
+	exitNotFound    = 5
+	exitConflict    = 6
+	exitDenied      = 8
+	exitInterrupted = 130
+)
+
+// codedError is an error that knows its exit code.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+// coded gives err an exit code; nil stays nil.
+func coded(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codedError{code, err}
+}
+
+func usageError(text string) error { return coded(exitUsage, errors.New(text)) }
+
+// errReported ends a command whose errors have been printed already.
+var errReported = errors.New("reported")
+
+func isQuiet(err error) bool { return errors.Is(err, errReported) }
+
+// exitCode is what err means to a script.
+func (a *app) exitCode(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if !a.began {
+		return exitUsage
+	}
+	if c, ok := errors.AsType[*codedError](err); ok {
+		return c.code
+	}
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p.exitCode()
+	}
+	_, isFaults := errors.AsType[config.Faults](err)
+	switch {
+	case isFaults:
+		return exitConfig
+	case a.wasInterrupted() && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, core.ErrUnavailable):
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
+func (a *app) wasInterrupted() bool {
+	select {
+	case <-a.interrupted:
+		return true
+	default:
+		return false
+	}
+}
+
+// exitCode of what the server answered.
+func (p *problem) exitCode() int {
+	switch p.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusRequestHeaderFieldsTooLarge:
+		return exitUsage
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return exitDenied
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusConflict:
+		return exitConflict
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
+// errorText is how an error is printed. The faults of a configuration stand for
+// themselves, as editors look for file:line:col at the start of a line.
+func errorText(err error) string {
+	if faults, ok := errors.AsType[config.Faults](err); ok {
+		return fmt.Sprintf("%s\n%s", faults, counted(len(faults), "error"))
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for n, line := range lines {
+		lines[n] = escape(strings.ReplaceAll(line, "\t", "  "))
+	}
+	return "delaybridge: " + strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// sendFlags are the message as the command line gives it.
+type sendFlags struct {
+	message           newMessage
+	key               string
+	body, bodyFile    string
+	headers, options  []string
+	hasKey, hasInline bool
+}
+
+func (a *app) sendCommand() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "send --topic TOPIC (--delay DURATION | --deliver-at TIME)",
+		Short: "Send one message",
+		Long: `Send one message to a running bridge. The body is what --body or --body-file
+says, else what comes from standard input.`,
+		Example: `  delaybridge send --topic hello --delay 10s --body hi
+  delaybridge send --sink orders --topic created --key 42 --id order-42 --deliver-at 2030-01-31T09:00:00+01:00 --body-file order.json
+  date | delaybridge send --topic hello --delay 1h30m --header content-type=text/plain`,
+		Args: cobra.NoArgs,
+	}
+	f.add(cmd)
+	return a.clientCommand(cmd, func(ctx context.Context, s *session, _ []string) error {
+		f.hasKey, f.hasInline = cmd.Flags().Changed("key"), cmd.Flags().Changed("body")
+		if err := f.complete(a.stdin); err != nil {
+			return err
+		}
+		answer, err := s.call(ctx, http.MethodPost, "/v1/messages", nil, f.message)
+		if err != nil {
+			return err
+		}
+		return s.receipt(answer)
+	})
+}
+
+func (f *sendFlags) add(cmd *cobra.Command) {
+	flags, m := cmd.Flags(), &f.message
+	flags.StringVar(&m.Sink, "sink", "", "the way out; may be left out if there is one only")
+	flags.StringVar(&m.Topic, "topic", "", "the address within the sink")
+	flags.StringVar(&m.ID, "id", "", "of the message, so that sending again is safe; made if left out")
+	flags.StringVar(&m.Delay, "delay", "", "from acceptance, such as 500ms, 10s, 1h30m, 7d")
+	flags.StringVar(&m.DeliverAt, "deliver-at", "", "RFC 3339 with offset, such as 2030-01-31T09:00:00Z")
+	flags.StringVar(&m.TTL, "ttl", "", "from acceptance, after which it is not delivered any more")
+	flags.IntVar(&m.Priority, "priority", 0, "0 to 9; of what is due, higher goes first")
+	flags.StringVar(&f.key, "key", "", "that orders and partitions")
+	flags.StringVar(&f.body, "body", "", "the body")
+	flags.StringVar(&f.bodyFile, "body-file", "", "the file with the body; - is standard input")
+	flags.StringArrayVar(&f.headers, "header", nil, "name=value; can be repeated, order is kept")
+	flags.StringArrayVar(&f.options, "option", nil, "name=value for the sink or retry.*; can be repeated")
+	cmd.MarkFlagsMutuallyExclusive("delay", "deliver-at")
+	cmd.MarkFlagsOneRequired("delay", "deliver-at")
+	cmd.MarkFlagsMutuallyExclusive("body", "body-file")
+	_ = cmd.MarkFlagRequired("topic") // it fails only for a flag that does not exist
+	for _, name := range []string{"sink", "topic", "id", "delay", "deliver-at", "ttl", "priority", "key", "body", "header", "option"} {
+		complete(cmd, name)
+	}
+}
+
+// complete makes the message out of the flags.
+func (f *sendFlags) complete(stdin io.Reader) error {
+	if f.hasKey {
+		if !utf8.ValidString(f.key) {
+			return usageError("--key is not UTF-8")
+		}
+		f.message.Key = &f.key
+	}
+	for _, text := range f.headers {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || !utf8.ValidString(text) {
+			return usageError("--header must be name=value in UTF-8")
+		}
+		f.message.Headers = append(f.message.Headers, header{Name: name, Value: &value})
+	}
+	for _, text := range f.options {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || !utf8.ValidString(text) {
+			return usageError("--option must be name=value in UTF-8")
+		}
+		if f.message.Options == nil {
+			f.message.Options = make(map[string]string)
+		}
+		f.message.Options[name] = value
+	}
+	body, err := f.readBody(stdin)
+	if err != nil {
+		return err
+	}
+	f.message.setBody(body)
+	return nil
+}
+
+// maxSendBody is more than any bridge takes; it says how large.
+const maxSendBody = 64<<20 + 1
+
+func (f *sendFlags) readBody(stdin io.Reader) ([]byte, error) {
+	switch {
+	case f.hasInline:
+		return []byte(f.body), nil
+	case f.bodyFile != "" && f.bodyFile != "-":
+		file, err := os.Open(f.bodyFile)
+		if err != nil {
+			return nil, coded(exitUsage, fmt.Errorf("read the body: %w", err))
+		}
+		defer file.Close()
+		stdin = file
+	case f.bodyFile == "" && isTerminal(stdin):
+		return nil, usageError("no body: give --body or --body-file, or pipe it in")
+	}
+	body, err := io.ReadAll(io.LimitReader(stdin, maxSendBody))
+	if err == nil && len(body) == maxSendBody {
+		err = errors.New("larger than any bridge takes")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the body: %w", err)
+	}
+	return body, nil
+}
+
+func isTerminal(r io.Reader) bool {
+	file, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull
+}

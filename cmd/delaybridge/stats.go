@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+)
+
+// stats is what GET /v1/stats answers.
+type stats struct {
+	Durability string      `json:"durability"`
+	Sinks      []sinkStats `json:"sinks"`
+}
+
+type sinkStats struct {
+	Sink       string `json:"sink"`
+	Scheduled  int    `json:"scheduled"`
+	Due        int    `json:"due"`
+	Dead       int    `json:"dead"`
+	Buckets    int    `json:"buckets"`
+	Owned      int    `json:"owned"`
+	NextDue    string `json:"next_due"`
+	Paused     string `json:"paused"`
+	SinceStart struct {
+		Accepted   int `json:"accepted"`
+		Delivered  int `json:"delivered"`
+		Retried    int `json:"retried"`
+		LatenessMS struct {
+			P50 float64 `json:"p50"`
+			P99 float64 `json:"p99"`
+		} `json:"lateness_ms"`
+	} `json:"since_start"`
+}
+
+func (a *app) statsCommand() *cobra.Command {
+	return a.clientCommand(&cobra.Command{
+		Use:   "stats",
+		Short: "Count what is parked, and what the bridge has done",
+		Long: `Count what is parked for each sink, by all instances; and what the instance that
+was asked has done since it started: ACCEPTED to P99.`,
+		Example: "  delaybridge stats\n  delaybridge stats -o json",
+		Args:    cobra.NoArgs,
+	}, func(ctx context.Context, s *session, _ []string) error {
+		answer, err := s.call(ctx, http.MethodGet, "/v1/stats", nil, nil)
+		if err != nil {
+			return err
+		}
+		if s.json {
+			return s.raw(answer)
+		}
+		var all stats
+		if err := json.Unmarshal(answer, &all); err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		return s.table(all.rows())
+	})
+}
+
+func (s *stats) rows() [][]string {
+	rows := [][]string{{"SINK", "PARKED", "DUE", "DEAD", "BUCKETS", "OWNED", "NEXT DUE", "ACCEPTED", "DELIVERED", "RETRIED", "P50 LATE", "P99 LATE", "PAUSED"}}
+	for _, one := range s.Sinks {
+		did := one.SinceStart
+		row := []string{one.Sink}
+		for _, n := range []int{one.Scheduled, one.Due, one.Dead, one.Buckets, one.Owned} {
+			row = append(row, strconv.Itoa(n))
+		}
+		row = append(row, one.NextDue)
+		for _, n := range []int{did.Accepted, did.Delivered, did.Retried} {
+			row = append(row, strconv.Itoa(n))
+		}
+		rows = append(rows, append(row, fmt.Sprintf("%.1fms", did.LatenessMS.P50), fmt.Sprintf("%.1fms", did.LatenessMS.P99), shorten(one.Paused, 60)))
+	}
+	return rows
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/redisstore"
+)
+
+const benchSink = "bench"
+
+// nullSink confirms everything at once and notes when.
+type nullSink struct {
+	count       atomic.Int64
+	first, last atomic.Int64 // epoch ns
+	target      int64
+	reached     chan struct{}
+}
+
+// expect starts a count of n messages anew.
+func (s *nullSink) expect(n int) {
+	s.count.Store(0)
+	s.first.Store(0)
+	s.target, s.reached = int64(n), make(chan struct{})
+}
+
+func (s *nullSink) Deliver(_ context.Context, batch []*core.Message) error {
+	now := time.Now().UnixNano()
+	s.first.CompareAndSwap(0, now)
+	if count := s.count.Add(int64(len(batch))); count >= s.target && count-int64(len(batch)) < s.target {
+		s.last.Store(now)
+		close(s.reached)
+	}
+	return nil
+}
+
+func (s *nullSink) Close() error { return nil }
+
+// bridge is a whole bridge in this process, but for the doors.
+type bridge struct {
+	in         *core.Interceptor
+	dispatcher *core.Dispatcher
+	sink       *nullSink
+	stop       func() error
+}
+
+// openBridge starts a bridge on the bench's Redis.
+func (b *bench) openBridge(ctx context.Context) (*bridge, error) {
+	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{b.redis.addr}})
+	if err != nil {
+		return nil, err
+	}
+	sink := &nullSink{}
+	sink.expect(1)
+	d := &core.Dispatcher{Name: benchSink, Sink: sink}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- (&core.Bridge{Store: store, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
+	return &bridge{in: core.NewInterceptor(store, core.Limits{}, d), dispatcher: d, sink: sink,
+		stop: func() error { cancel(); return <-ended }}, nil
+}
+
+func message(size int, edit func(*core.Message)) *core.Message {
+	m := &core.Message{Sink: benchSink, Topic: "t", Body: make([]byte, size)}
+	edit(m)
+	return m
+}
+
+// fill parks n messages in batches, as fast as it goes.
+func (br *bridge) fill(ctx context.Context, n, size int, edit func(*core.Message)) error {
+	const batch = 500
+	var next atomic.Int64
+	return parallel(8, func() error {
+		for next.Add(batch) <= int64(n) {
+			messages := make([]*core.Message, batch)
+			for i := range messages {
+				messages[i] = message(size, edit)
+			}
+			for _, r := range br.in.Accept(ctx, messages...) {
+				if r.Err != nil {
+					return fmt.Errorf("accept: %w", r.Err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func in(d time.Duration) func(*core.Message) { return func(m *core.Message) { m.Delay = d } }
+
+func at(t time.Time) func(*core.Message) { return func(m *core.Message) { m.DeliverAt = t } }

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+const million = 1_000_000
+
+// measurePark: single messages from many callers at once, against the raw loop.
+func measurePark(ctx context.Context, b *bench) error {
+	const n, callers = 600_000, 2048
+	raw, err := rawPark(ctx, b.redis.client, n, time.Now().Add(time.Hour))
+	if err != nil {
+		return err
+	}
+	if os.Getenv("BENCH_DEBUG") != "" {
+		t, _ := b.redis.client.Info(ctx, "commandstats").Result()
+		c, _ := cpuTime(b.redis.cmd.Process.Pid)
+		o, _ := cpuTime(os.Getpid())
+		fmt.Println(t, c, o)
+	}
+	if err := b.redis.flush(ctx); err != nil {
+		return err
+	}
+	br, err := b.openBridge(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	var next atomic.Int64
+	err = parallel(callers, func() error {
+		for next.Add(1) <= n {
+			if r := br.in.Accept(ctx, message(bodySize, in(time.Hour)))[0]; r.Err != nil {
+				return r.Err
+			}
+		}
+		return nil
+	})
+	if os.Getenv("BENCH_DEBUG") != "" {
+		t, _ := b.redis.client.Info(ctx, "commandstats").Result()
+		c, _ := cpuTime(b.redis.cmd.Process.Pid)
+		o, _ := cpuTime(os.Getpid())
+		fmt.Println(t, c, o, time.Since(began))
+	}
+	b.table.rates(fmt.Sprintf("park, %d callers of one message each", callers), n/time.Since(began).Seconds(), raw, "≥ 60 %")
+	return errors.Join(err, br.stop())
+}
+
+// measureBurst: a million messages due at one instant, into a null sink.
+func measureBurst(ctx context.Context, b *bench) error {
+	raw, rate, first, err := burst(ctx, b, million, 0)
+	if err != nil {
+		return err
+	}
+	b.table.rates("burst of 1 M, drained into a null sink", rate, raw, "≥ 60 %")
+	b.table.row("first message of the burst, late by", millis(first), "", "", "≤ 10 ms")
+	return nil
+}
+
+// burst drains n messages due at one instant, with others parked, and returns
+// the raw rate, ours, and how late the first message was.
+func burst(ctx context.Context, b *bench, n, others int) (raw, rate float64, first time.Duration, err error) {
+	if _, err = rawPark(ctx, b.redis.client, n, time.Now()); err != nil {
+		return
+	}
+	if raw, err = rawDrain(ctx, b.redis.client, n); err != nil {
+		return
+	}
+	if err = b.redis.flush(ctx); err != nil {
+		return
+	}
+	br, err := b.openBridge(ctx)
+	if err != nil {
+		return
+	}
+	defer func() { err = errors.Join(err, br.stop()) }()
+	if err = br.fill(ctx, others, bodySize, in(24*time.Hour)); err != nil {
+		return
+	}
+	due := time.Now().Add(time.Duration(n/60_000+2) * time.Second).Truncate(time.Millisecond)
+	br.sink.expect(n)
+	if err = br.fill(ctx, n, bodySize, at(due)); err != nil {
+		return
+	}
+	if time.Until(due) < 200*time.Millisecond {
+		return 0, 0, 0, errors.New("parking took longer than planned; the burst is void")
+	}
+	runtime.GC()
+	select {
+	case <-br.sink.reached:
+	case <-ctx.Done():
+		return 0, 0, 0, ctx.Err()
+	}
+	rate = float64(n) / time.Unix(0, br.sink.last.Load()).Sub(due).Seconds()
+	return raw, rate, time.Unix(0, br.sink.first.Load()).Sub(due), nil
+}
+
+// measureLateness: a thousand messages a second, with a million others parked.
+func measureLateness(ctx context.Context, b *bench) error {
+	br, err := b.openBridge(ctx)
+	if err != nil {
+		return err
+	}
+	defer br.stop()
+	if err := br.fill(ctx, million, bodySize, in(24*time.Hour)); err != nil {
+		return err
+	}
+	totals, err := lateness(ctx, br, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	b.table.row("lateness at 1,000/s for 30 s, 1 M others parked, p50", millis(totals.LatenessP50), "", "", "≤ 0.5 ms")
+	b.table.row("… p99", millis(totals.LatenessP99), "", "", "≤ 2 ms")
+	b.table.row("… max", millis(totals.LatenessMax), "", "", "")
+	return nil
+}
+
+// lateness accepts a thousand messages a second, each due three seconds later,
+// and waits for all.
+func lateness(ctx context.Context, br *bridge, span time.Duration) (core.Totals, error) {
+	const every = time.Millisecond
+	n := int(span / every)
+	br.sink.expect(n)
+	began := time.Now()
+	for i := range n {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * every)))
+		if r := br.in.Accept(ctx, message(bodySize, in(3*time.Second)))[0]; r.Err != nil {
+			return core.Totals{}, r.Err
+		}
+	}
+	select {
+	case <-br.sink.reached:
+	case <-ctx.Done():
+		return core.Totals{}, ctx.Err()
+	}
+	return br.dispatcher.Totals(), nil
+}
+
+// measureMemory: what a parked message costs Redis over its body.
+func measureMemory(ctx context.Context, b *bench) error {
+	for _, size := range []int{16, 200} {
+		if err := b.redis.flush(ctx); err != nil {
+			return err
+		}
+		br, err := b.openBridge(ctx)
+		if err != nil {
+			return err
+		}
+		before, err := b.redis.info(ctx, "memory", "used_memory")
+		if err != nil {
+			return err
+		}
+		if err := br.fill(ctx, million, size, in(24*time.Hour)); err != nil {
+			return err
+		}
+		if err := br.stop(); err != nil {
+			return err
+		}
+		after, err := b.redis.info(ctx, "memory", "used_memory")
+		if err != nil {
+			return err
+		}
+		b.table.row(fmt.Sprintf("Redis memory a message over a body of %d B, 1 M parked", size),
+			fmt.Sprintf("%.0f B", float64(after-before)/million-float64(size)), "", "", "≤ 230 B")
+	}
+	return nil
+}
+
+// measureIdle: processor time of bridge and Redis with a million messages
+// parked for tomorrow.
+func measureIdle(ctx context.Context, b *bench) error {
+	br, err := b.openBridge(ctx)
+	if err != nil {
+		return err
+	}
+	defer br.stop()
+	if err := br.fill(ctx, million, bodySize, in(24*time.Hour)); err != nil {
+		return err
+	}
+	runtime.GC()
+	time.Sleep(3 * time.Second) // let the append-only file settle
+	const span = 30 * time.Second
+	used := func() (time.Duration, error) {
+		redis, err := cpuTime(b.redis.cmd.Process.Pid)
+		if err != nil {
+			return 0, err
+		}
+		own, err := cpuTime(os.Getpid())
+		return redis + own, err
+	}
+	commands := func() (int64, error) { return b.redis.info(ctx, "stats", "total_commands_processed") }
+	cpu0, err := used()
+	if err != nil {
+		return err
+	}
+	commands0, err := commands()
+	if err != nil {
+		return err
+	}
+	time.Sleep(span)
+	cpu1, err1 := used()
+	commands1, err2 := commands()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	b.table.row("idle for 30 s, 1 M parked: bridge and Redis together", fmt.Sprintf("%.2f %% of a core", 100*(cpu1-cpu0).Seconds()/span.Seconds()), "", "", "< 0.5 %")
+	b.table.row("… commands a second that Redis ran", fmt.Sprintf("%.1f", float64(commands1-commands0)/span.Seconds()), "", "", "heartbeats and guard only")
+	return nil
+}
+
+// measureGrowth: do the burst and the lateness change with what is parked?
+func measureGrowth(ctx context.Context, b *bench) error {
+	sizes := []int{10_000, 100_000, million}
+	if b.large {
+		sizes = append(sizes, 10*million)
+	}
+	for _, others := range sizes {
+		if err := b.redis.flush(ctx); err != nil {
+			return err
+		}
+		raw, rate, _, err := burst(ctx, b, 300_000, others)
+		if err != nil {
+			return err
+		}
+		b.table.rates(fmt.Sprintf("burst of 300 k, %d k others parked", others/1000), rate, raw, "within 15 % of each other")
+		br, err := b.openBridge(ctx)
+		if err != nil {
+			return err
+		}
+		totals, err := lateness(ctx, br, 10*time.Second)
+		if err := errors.Join(err, br.stop()); err != nil {
+			return err
+		}
+		b.table.row(fmt.Sprintf("lateness p50 / p99, %d k others parked", others/1000),
+			millis(totals.LatenessP50)+" / "+millis(totals.LatenessP99), "", "", "within 15 % of each other")
+	}
+	return nil
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000) }

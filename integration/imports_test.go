@@ -1,0 +1,173 @@
+// Package integration holds the tests that need more than one package, or a
+// real server.
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/delaybridge/delaybridge/"
+
+// anything allows all imports but those of cmd, which nobody may import.
+var anything = []string{""}
+
+// importRules say what a package, or those below it, may import besides the
+// standard library and what is below itself. The first that fits holds; names
+// without a dot are ours. It is the direction of the arrows: cmd, then
+// interceptors, sinks and redisstore, then core, then the standard library.
+var importRules = []importRule{
+	{"core/memstore", []string{"core"}},
+	{"core/storetest", []string{"core", "core/memstore", "pgregory.net/rapid", "github.com/google/go-cmp"}},
+	{"core/redisstore", []string{"core", "github.com/redis/go-redis/v9", "golang.org/x/sys"}},
+	{"core", nil},
+	{"interceptors/http", []string{"core"}},
+	{"interceptors/grpc", []string{"core", "google.golang.org/grpc", "google.golang.org/protobuf"}},
+	{"interceptors/kafka", []string{"core", "github.com/segmentio/kafka-go"}},
+	{"interceptors/rocketmq", []string{"core", "github.com/apache/rocketmq-client-go/v2"}},
+	{"interceptors/amqp", []string{"core", "github.com/rabbitmq/amqp091-go"}},
+	{"sinks/console", []string{"core"}},
+	{"sinks/kafka", []string{"core", "github.com/segmentio/kafka-go"}},
+	{"sinks/rocketmq", []string{"core", "github.com/apache/rocketmq-client-go/v2"}},
+	{"sinks/amqp", []string{"core", "github.com/rabbitmq/amqp091-go"}},
+	{"sinks/plugin", []string{"core", "github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog",
+		"google.golang.org/grpc", "google.golang.org/protobuf"}},
+	{"sinks/sinktest", []string{"core", "github.com/google/go-cmp", "go.uber.org/goleak"}},
+	{"integration/servers", nil},
+	{"integration", anything},
+	{"cmd", anything},
+}
+
+type importRule struct {
+	pkg     string
+	imports []string
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	Standard   bool
+}
+
+func TestImportDirection(t *testing.T) {
+	for _, p := range listPackages(t, "./...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		rule, ok := ruleOf(name)
+		if !ok {
+			t.Errorf("%s: no rule says what it may import", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if !rule.allows(imported) {
+				t.Errorf("%s imports %s, which it must not know", name, imported)
+			}
+		}
+	}
+}
+
+// TestCoreIsStandardLibrary looks at all that core depends on, not only at what
+// it imports itself.
+func TestCoreIsStandardLibrary(t *testing.T) {
+	packages := listPackages(t, "-deps", "./core")
+	if len(packages) < 2 {
+		t.Fatalf("listed %d packages", len(packages))
+	}
+	for _, p := range packages {
+		if !p.Standard && p.ImportPath != module+"core" {
+			t.Errorf("core depends on %s", p.ImportPath)
+		}
+	}
+}
+
+func TestImportRulesForbid(t *testing.T) {
+	tests := []struct {
+		pkg, imported string
+		want          bool
+	}{
+		{"core", "fmt", true},
+		{"core", "net/http", true},
+		{"core", module + "core/redisstore", false},
+		{"core", "github.com/redis/go-redis/v9", false},
+		{"core/redisstore", module + "core", true},
+		{"core/redisstore", module + "core/memstore", false},
+		{"sinks/kafka", module + "core", true},
+		{"sinks/kafka", module + "core/redisstore", false},
+		{"sinks/kafka", module + "sinks/console", false},
+		{"sinks/kafka", "github.com/segmentio/kafka-go/protocol", true},
+		{"sinks/kafka", "github.com/segmentio/kafka-gone", false},
+		{"sinks/plugin/delivery", module + "sinks/plugin", true},
+		{"integration/bench", module + "cmd/delaybridge/config", false},
+		{"cmd/delaybridge", module + "cmd/delaybridge/config", true},
+		{"cmd/delaybridge", module + "sinks/kafka", true},
+	}
+	for _, test := range tests {
+		rule, ok := ruleOf(test.pkg)
+		if got := ok && rule.allows(test.imported); got != test.want {
+			t.Errorf("%s importing %s: allowed %t, want %t", test.pkg, test.imported, got, test.want)
+		}
+	}
+}
+
+func ruleOf(name string) (rule importRule, ok bool) {
+	for _, rule := range importRules {
+		if within(rule.pkg, name) {
+			return rule, true
+		}
+	}
+	return rule, false
+}
+
+// allows tells whether the rule's packages may import a path. "core" as an import
+// is that package alone, since its subpackages are at its edges.
+func (rule importRule) allows(path string) bool {
+	name, ours := strings.CutPrefix(path, module)
+	if !ours && isStandard(path) || ours && rule.pkg != "core" && within(rule.pkg, name) {
+		return true
+	}
+	if ours && within("cmd", name) {
+		return false
+	}
+	for _, i := range rule.imports {
+		if i == "" || name == i || i != "core" && within(i, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func within(parent, name string) bool {
+	return name == parent || strings.HasPrefix(name, parent+"/")
+}
+
+// isStandard: only the paths of the standard library begin without a host.
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func listPackages(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Standard"}, args...)...)
+	cmd.Dir = ".."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var packages []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}

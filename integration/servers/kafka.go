@@ -1,0 +1,225 @@
+//go:build unix
+
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Versions of Kafka that the tests run with.
+const (
+	Kafka3 = "3.9.1"
+	Kafka4 = "4.1.1"
+)
+
+// KafkaOptions are how a private Kafka is started. The zero value is one node
+// of the older version.
+type KafkaOptions struct {
+	Version string // Kafka3
+	Nodes   int    // 1; with 3, topics have three replicas, two of which confirm
+	// AdvertiseHost is the host that brokers give to clients instead of
+	// 127.0.0.1, for a proxy that listens there on the same ports.
+	AdvertiseHost string
+	Config        map[string]string // more of the server's properties, which win over ours
+}
+
+// KafkaCluster is one or more Kafka nodes, each broker and controller at once.
+type KafkaCluster struct {
+	t     TB
+	nodes []*Node
+	addrs []string
+
+	mu     sync.Mutex
+	topics map[string]int // that CreateTopic made: their partitions
+}
+
+const (
+	kafkaReadyIn = 90 * time.Second
+	// kafkaPorts: clients, other brokers, controllers.
+	kafkaPorts     = 3
+	kafkaClusterID = "ZGVsYXlicmlkZ2V0ZXN0cw"
+)
+
+// Kafka starts a Kafka that ends with the test, or returns that of
+// DELAYBRIDGE_TEST_KAFKA if the options allow it. It returns when every node
+// answers and knows itself part of the cluster. Topics are not created by use:
+// see CreateTopic.
+func Kafka(t TB, o KafkaOptions) *KafkaCluster {
+	t.Helper()
+	if addrs := external("DELAYBRIDGE_TEST_KAFKA"); addrs != nil {
+		if o.Version != "" || o.Nodes > 1 || o.AdvertiseHost != "" || o.Config != nil {
+			t.Skipf("needs a Kafka of its own, and DELAYBRIDGE_TEST_KAFKA is set")
+		}
+		return &KafkaCluster{t: t, addrs: addrs, topics: map[string]int{}}
+	}
+	slow(t)
+	o = o.withDefaults()
+	c := &KafkaCluster{t: t, topics: map[string]int{}}
+	lib, ports := jars(t, "kafka", o.Version), []int{}
+	for range o.Nodes {
+		ports = append(ports, freePorts(t, kafkaPorts))
+	}
+	for id := range o.Nodes {
+		c.nodes = append(c.nodes, c.node(o, lib, id, ports))
+		c.addrs = append(c.addrs, loopback(ports[id]))
+	}
+	for _, n := range c.nodes {
+		n.launch()
+	}
+	for _, n := range c.nodes {
+		n.await("join", n.ready)
+	}
+	return c
+}
+
+func (o KafkaOptions) withDefaults() KafkaOptions {
+	if o.Version == "" {
+		o.Version = Kafka3
+	}
+	if o.AdvertiseHost == "" {
+		o.AdvertiseHost = "127.0.0.1"
+	}
+	o.Nodes = max(o.Nodes, 1)
+	return o
+}
+
+// node describes node id, of those at ports, and formats its directory.
+func (c *KafkaCluster) node(o KafkaOptions, lib string, id int, ports []int) *Node {
+	t := c.t
+	t.Helper()
+	dir, addr := t.TempDir(), loopback(ports[id])
+	config := writeFile(t, dir, "server.properties", o.properties(dir, id, ports))
+	command := append([]string{java(t)}, kafkaJVM...)
+	command = append(command, "-cp", filepath.Join(lib, "*"))
+	format := append(slices.Clone(command), "kafka.tools.StorageTool", "format", "-t", kafkaClusterID, "-c", config)
+	if out, err := exec.Command(format[0], format[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("format the directory of kafka: %v\n%s", err, out)
+	}
+	p := &process{name: "kafka", dir: dir, argv: append(command, "kafka.Kafka", config)}
+	t.Cleanup(p.kill)
+	ready := func() error { return errors.Join(kafkaJoined(addr, id), c.led()) }
+	return &Node{t: t, what: fmt.Sprintf("kafka %d at %s", id, addr), process: p, readyIn: kafkaReadyIn, ready: ready}
+}
+
+var kafkaJVM = []string{"-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+	"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}
+
+// properties configure a small node that notices the loss of another quickly.
+func (o KafkaOptions) properties(dir string, id int, ports []int) string {
+	port := ports[id]
+	replicas := strconv.Itoa(min(3, o.Nodes))
+	insync := strconv.Itoa(min(2, o.Nodes))
+	p := map[string]string{
+		"process.roles":            "broker,controller",
+		"node.id":                  strconv.Itoa(id),
+		"controller.quorum.voters": voters(ports),
+		"listeners": fmt.Sprintf("CLIENT://127.0.0.1:%d,BROKER://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d",
+			port, port+1, port+2),
+		"advertised.listeners":           fmt.Sprintf("CLIENT://%s:%d,BROKER://127.0.0.1:%d", o.AdvertiseHost, port, port+1),
+		"controller.listener.names":      "CONTROLLER",
+		"inter.broker.listener.name":     "BROKER",
+		"listener.security.protocol.map": "CLIENT:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"log.dirs":                       filepath.Join(dir, "data"),
+		"auto.create.topics.enable":      "false",
+		"default.replication.factor":     replicas,
+		"min.insync.replicas":            insync,
+
+		"offsets.topic.num.partitions":             "1",
+		"offsets.topic.replication.factor":         replicas,
+		"transaction.state.log.num.partitions":     "1",
+		"transaction.state.log.replication.factor": replicas,
+		"transaction.state.log.min.isr":            insync,
+		"group.initial.rebalance.delay.ms":         "0",
+
+		"num.network.threads":            "2",
+		"num.io.threads":                 "4",
+		"background.threads":             "2",
+		"log.cleaner.dedupe.buffer.size": "4194304",
+		"log.segment.bytes":              "16777216",
+		"log.index.size.max.bytes":       "1048576",
+
+		"broker.session.timeout.ms":             "3000",
+		"broker.heartbeat.interval.ms":          "500",
+		"controller.quorum.election.timeout.ms": "500",
+		"controller.quorum.fetch.timeout.ms":    "1000",
+	}
+	maps.Copy(p, o.Config)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		fmt.Fprintf(&b, "%s=%s\n", name, p[name])
+	}
+	return b.String()
+}
+
+func voters(ports []int) string {
+	var list []string
+	for id, port := range ports {
+		list = append(list, fmt.Sprintf("%d@127.0.0.1:%d", id, port+2))
+	}
+	return strings.Join(list, ",")
+}
+
+// Addrs are the brokers' host:port.
+func (c *KafkaCluster) Addrs() []string { return slices.Clone(c.addrs) }
+
+// Node returns node i, to stop and to start it.
+func (c *KafkaCluster) Node(i int) *Node {
+	c.t.Helper()
+	if c.nodes == nil {
+		c.t.Skipf("needs a Kafka of its own, and DELAYBRIDGE_TEST_KAFKA is set")
+	}
+	return c.nodes[i]
+}
+
+// CreateTopic creates a topic with the cluster's default number of replicas,
+// and returns when all of its partitions have leaders; a Start awaits
+// those too. Configuration is given
+// as "name=value".
+func (c *KafkaCluster) CreateTopic(topic string, partitions int, config ...string) {
+	c.t.Helper()
+	create := func(addr string) error { return kafkaCreateTopic(addr, topic, partitions, config) }
+	if err := poll(nil, kafkaReadyIn, func() error { return c.any(create) }); err != nil {
+		c.t.Fatalf("create kafka topic %s: %v", topic, err)
+	}
+	c.mu.Lock()
+	c.topics[topic] = partitions
+	c.mu.Unlock()
+	if err := poll(nil, kafkaReadyIn, c.led); err != nil {
+		c.t.Fatalf("create kafka topic %s: %v", topic, err)
+	}
+}
+
+// led fails unless all partitions of the topics that we made have leaders.
+func (c *KafkaCluster) led() error {
+	c.mu.Lock()
+	topics := maps.Clone(c.topics)
+	c.mu.Unlock()
+	for topic, partitions := range topics {
+		for p := range partitions {
+			if err := c.any(func(addr string) error { return kafkaLeads(addr, topic, p) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// any returns nil if f does for one of the brokers.
+func (c *KafkaCluster) any(f func(addr string) error) error {
+	var err error
+	for _, addr := range c.addrs {
+		if err = f(addr); err == nil {
+			return nil
+		}
+	}
+	return err
+}

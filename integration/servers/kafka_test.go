@@ -1,0 +1,105 @@
+//go:build unix
+
+package servers_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/segmentio/kafka-go"
+)
+
+func TestKafka(t *testing.T) {
+	for _, version := range []string{servers.Kafka3, servers.Kafka4} {
+		t.Run(version, func(t *testing.T) {
+			cluster := servers.Kafka(t, servers.KafkaOptions{Version: version})
+			cluster.CreateTopic("small", 2, "max.message.bytes=1000")
+			cluster.CreateTopic("small", 2) // is there
+			for _, body := range []string{"a", "b"} {
+				if err := produce(t, cluster, "small", body); err != nil {
+					t.Fatal(err)
+				}
+				cluster.Node(0).Kill()
+				cluster.Node(0).Start()
+			}
+			if err := produce(t, cluster, "small", string(make([]byte, 2000))); err == nil {
+				t.Error("max.message.bytes is not held")
+			}
+			if got, want := topicEnd(t, cluster, "small"), int64(2); got != want {
+				t.Errorf("after two messages, each with kill and start: end %d, want %d", got, want)
+			}
+			if topicExists(t, cluster, "other") || !topicExists(t, cluster, "small") {
+				t.Error("a topic came to be by a look at it")
+			}
+		})
+	}
+}
+
+func TestKafkaClusterGoesOnWithoutANode(t *testing.T) {
+	cluster := servers.Kafka(t, servers.KafkaOptions{Nodes: 3})
+	cluster.CreateTopic("t", 1)
+	cluster.Node(1).Pause()
+	within(t, 30*time.Second, "two of three accept", func() bool {
+		return produce(t, cluster, "t", "a") == nil
+	})
+	cluster.Node(1).Resume()
+	cluster.Node(2).Stop()
+	within(t, 30*time.Second, "the other two accept", func() bool {
+		return produce(t, cluster, "t", "b") == nil
+	})
+}
+
+func TestKafkaAdvertisesAProxy(t *testing.T) {
+	cluster := servers.Kafka(t, servers.KafkaOptions{AdvertiseHost: "127.0.0.2"})
+	view, err := kafkaClient(t, cluster).Metadata(t.Context(), &kafka.MetadataRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := view.Brokers[0]; fmt.Sprintf("%s:%d", b.Host, b.Port) == cluster.Addrs()[0] || b.Host != "127.0.0.2" {
+		t.Errorf("advertises %s, want 127.0.0.2", b.Host)
+	}
+}
+
+func kafkaClient(t *testing.T, cluster *servers.KafkaCluster) *kafka.Client {
+	transport := &kafka.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &kafka.Client{Addr: kafka.TCP(cluster.Addrs()...), Transport: transport}
+}
+
+// produce sends one record to partition 0.
+func produce(t *testing.T, cluster *servers.KafkaCluster, topic, body string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	answer, err := kafkaClient(t, cluster).Produce(ctx, &kafka.ProduceRequest{
+		Topic: topic, RequiredAcks: kafka.RequireAll,
+		Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(body))}),
+	})
+	if err != nil {
+		return err
+	}
+	return answer.Error
+}
+
+func topicExists(t *testing.T, cluster *servers.KafkaCluster, topic string) bool {
+	t.Helper()
+	view, err := kafkaClient(t, cluster).Metadata(t.Context(), &kafka.MetadataRequest{Topics: []string{topic}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view.Topics[0].Error == nil
+}
+
+func topicEnd(t *testing.T, cluster *servers.KafkaCluster, topic string) int64 {
+	t.Helper()
+	answer, err := kafkaClient(t, cluster).ListOffsets(t.Context(), &kafka.ListOffsetsRequest{
+		Topics: map[string][]kafka.OffsetRequest{topic: {kafka.LastOffsetOf(0)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Topics[topic][0].LastOffset
+}

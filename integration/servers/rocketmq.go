@@ -1,0 +1,225 @@
+//go:build unix
+
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Versions of RocketMQ that the tests run with.
+const (
+	RocketMQ4 = "4.9.7"
+	RocketMQ5 = "5.3.3"
+)
+
+// RocketMQOptions are how a private RocketMQ is started. The zero value is one
+// broker of the newer version.
+type RocketMQOptions struct {
+	Version string // RocketMQ5
+	// AdvertiseHost is the host that the broker gives to clients instead of
+	// 127.0.0.1, for a proxy that listens there on the same port.
+	AdvertiseHost string
+	Config        []string // more lines of the broker's configuration, as name=value; they win
+}
+
+// RocketMQCluster is a name server and one broker.
+type RocketMQCluster struct {
+	t                  TB
+	nameServer, broker *Node
+	nameServers        []string
+	brokerAddr         string
+}
+
+const (
+	rocketReadyIn = 120 * time.Second
+	// rocketPorts: the name server's, and the broker's, which also takes the
+	// second port before and the one after it.
+	rocketPorts      = 5
+	rocketBrokerPort = 3
+	rocketCluster    = "delaybridge"
+	rocketBrokerName = "broker-a"
+)
+
+// RocketMQ starts a name server and a broker that end with the test, or returns
+// those of DELAYBRIDGE_TEST_ROCKETMQ if the options allow it. It returns when
+// the name server knows the broker. Topics are not created by use: see
+// CreateTopic.
+func RocketMQ(t TB, o RocketMQOptions) *RocketMQCluster {
+	t.Helper()
+	if addrs := external("DELAYBRIDGE_TEST_ROCKETMQ"); addrs != nil {
+		if o.Version != "" || o.AdvertiseHost != "" || o.Config != nil {
+			t.Skipf("needs a RocketMQ of its own, and DELAYBRIDGE_TEST_ROCKETMQ is set")
+		}
+		return &RocketMQCluster{t: t, nameServers: addrs}
+	}
+	slow(t)
+	o = o.withDefaults()
+	lib, port, dir := jars(t, "rocketmq", o.Version), freePorts(t, rocketPorts), t.TempDir()
+	c := &RocketMQCluster{t: t, nameServers: []string{loopback(port)}, brokerAddr: loopback(port + rocketBrokerPort)}
+	writeLogging(t, dir)
+	c.nameServer = rocketNameServer(t, lib, dir, port)
+	c.broker = c.rocketBroker(o, lib, dir, port+rocketBrokerPort)
+	c.nameServer.Start()
+	c.broker.Start()
+	return c
+}
+
+func (o RocketMQOptions) withDefaults() RocketMQOptions {
+	if o.Version == "" {
+		o.Version = RocketMQ5
+	}
+	if o.AdvertiseHost == "" {
+		o.AdvertiseHost = "127.0.0.1"
+	}
+	return o
+}
+
+func rocketNameServer(t TB, lib, dir string, port int) *Node {
+	t.Helper()
+	config := writeFile(t, dir, "namesrv.conf", fmt.Sprintf("listenPort=%d\n", port))
+	argv := append(rocketJVM(t, lib, dir, "-Xms64m", "-Xmx128m", "-XX:MaxDirectMemorySize=64m"),
+		"org.apache.rocketmq.namesrv.NamesrvStartup", "-c", config)
+	p := &process{name: "namesrv", dir: dir, argv: argv, env: []string{"ROCKETMQ_HOME=" + dir}}
+	t.Cleanup(p.kill)
+	return &Node{t: t, what: "rocketmq name server " + loopback(port), process: p, readyIn: rocketReadyIn,
+		ready: func() error { _, err := rocketBrokers(loopback(port)); return err }}
+}
+
+func (c *RocketMQCluster) rocketBroker(o RocketMQOptions, lib, dir string, port int) *Node {
+	t := c.t
+	t.Helper()
+	config := writeFile(t, dir, "broker.conf", o.brokerConfig(dir, port))
+	argv := append(rocketJVM(t, lib, dir, "-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m"),
+		"-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
+		"org.apache.rocketmq.broker.BrokerStartup", "-n", c.nameServers[0], "-c", config)
+	p := &process{name: "broker", dir: dir, argv: argv, env: []string{"ROCKETMQ_HOME=" + dir}}
+	t.Cleanup(p.kill)
+	return &Node{t: t, what: "rocketmq broker " + c.brokerAddr, process: p, readyIn: rocketReadyIn, ready: c.brokerReady}
+}
+
+// rocketJVM is the start of a command: RocketMQ reaches into parts of Java that
+// 17 has closed.
+func rocketJVM(t TB, lib, dir string, flags ...string) []string {
+	t.Helper()
+	command := append([]string{java(t)}, flags...)
+	for _, open := range []string{"java.nio", "sun.nio.ch", "java.lang", "jdk.internal.ref"} {
+		command = append(command, "--add-opens", "java.base/"+open+"=ALL-UNNAMED")
+	}
+	return append(command, "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED",
+		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home="+dir, "-cp", filepath.Join(lib, "*"))
+}
+
+// brokerConfig is that of a small broker, which also works on a full disk.
+func (o RocketMQOptions) brokerConfig(dir string, port int) string {
+	config := fmt.Sprintf(`brokerClusterName=%s
+brokerName=%s
+brokerId=0
+brokerRole=ASYNC_MASTER
+flushDiskType=ASYNC_FLUSH
+brokerIP1=%s
+listenPort=%d
+storePathRootDir=%s
+storePathCommitLog=%s
+mappedFileSizeCommitLog=16777216
+mappedFileSizeConsumeQueue=60000
+maxHashSlotNum=50000
+maxIndexNum=200000
+mappedFileSizeTimerLog=1048576
+enableCompaction=false
+diskMaxUsedSpaceRatio=95
+autoCreateTopicEnable=false
+`, rocketCluster, rocketBrokerName, o.AdvertiseHost, port, filepath.Join(dir, "store"),
+		filepath.Join(dir, "store", "commitlog"))
+	for _, line := range o.Config {
+		config += line + "\n"
+	}
+	return config
+}
+
+// writeLogging gives version 4 the files it can't start without.
+func writeLogging(t TB, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, "conf"), 0o700); err != nil {
+		t.Fatalf("write a configuration: %v", err)
+	}
+	for _, name := range []string{"namesrv", "broker"} {
+		writeFile(t, filepath.Join(dir, "conf"), "logback_"+name+".xml", `<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %c %m%n</pattern></encoder></appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+`)
+	}
+}
+
+// brokerReady fails until the name server knows the broker and it answers.
+func (c *RocketMQCluster) brokerReady() error {
+	brokers, err := rocketBrokers(c.nameServers[0])
+	if err != nil {
+		return err
+	}
+	if len(brokers) == 0 {
+		return errors.New("the name server does not know it yet")
+	}
+	_, err = rocketCall(c.brokerAddr, rocketGetRuntime, nil)
+	return err
+}
+
+// NameServers are the name servers' host:port.
+func (c *RocketMQCluster) NameServers() []string { return slices.Clone(c.nameServers) }
+
+// NameServer is the name server, to stop and to start it.
+func (c *RocketMQCluster) NameServer() *Node { c.t.Helper(); return c.own(c.nameServer) }
+
+// Broker is the broker, to stop and to start it.
+func (c *RocketMQCluster) Broker() *Node { c.t.Helper(); return c.own(c.broker) }
+
+func (c *RocketMQCluster) own(n *Node) *Node {
+	c.t.Helper()
+	if n == nil {
+		c.t.Skipf("needs a RocketMQ of its own, and DELAYBRIDGE_TEST_ROCKETMQ is set")
+	}
+	return n
+}
+
+// BrokerAddr is the host:port that the first broker gives to clients.
+func (c *RocketMQCluster) BrokerAddr() string {
+	c.t.Helper()
+	return c.brokers()[0]
+}
+
+func (c *RocketMQCluster) brokers() []string {
+	c.t.Helper()
+	brokers, err := rocketBrokers(c.nameServers[0])
+	if err != nil || len(brokers) == 0 {
+		c.t.Fatalf("list rocketmq brokers: %d found, %v", len(brokers), err)
+	}
+	return brokers
+}
+
+// HasTopic tells whether the name server has a route to the topic.
+func (c *RocketMQCluster) HasTopic(topic string) bool {
+	return rocketHasRoute(c.nameServers[0], topic) == nil
+}
+
+// CreateTopic creates a topic on every broker, or changes its number of queues,
+// and returns when the name server has its route.
+func (c *RocketMQCluster) CreateTopic(topic string, queues int) {
+	c.t.Helper()
+	for _, addr := range c.brokers() {
+		if c.broker != nil {
+			addr = c.brokerAddr // rather than what it advertises, which may be a proxy
+		}
+		if err := rocketCreateTopic(addr, topic, queues); err != nil {
+			c.t.Fatalf("create rocketmq topic %s: %v", topic, err)
+		}
+	}
+	err := poll(nil, rocketReadyIn, func() error { return rocketHasRoute(c.nameServers[0], topic) })
+	if err != nil {
+		c.t.Fatalf("await rocketmq topic %s: %v", topic, err)
+	}
+}

@@ -1,0 +1,118 @@
+package httpdoor
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Config configures a Server. The zero value works; a zero field means its
+// default.
+type Config struct {
+	Listen string // host:port; 127.0.0.1:7420
+	// Insecure allows to listen beyond loopback without tokens. /readyz tells.
+	Insecure bool
+	// Tokens are the bearer tokens, of which requests must show one; none means
+	// that no token is needed, which is for loopback only. An entry is the
+	// token itself, of at least MinTokenLen printable ASCII characters, or
+	// "sha256:" and the hash of one in hex. Only hashes are kept.
+	Tokens []string
+	// TLSCert and TLSKey are the paths of PEM files; both or neither.
+	TLSCert, TLSKey string
+
+	// MaxRequestBytes bounds the JSON of one message. Its default follows from
+	// Limits.MaxBody so that base64 fits: 1.4 times that and 64 KiB.
+	MaxRequestBytes int64
+	MaxBatchBytes   int64 // of one batch; 4 MiB
+	MaxBatch        int   // messages in one batch; 500
+
+	ReadHeaderTimeout time.Duration // 5 s
+	ReadTimeout       time.Duration // of a whole request; 30 s
+	WriteTimeout      time.Duration // from the end of the head to that of the answer; 60 s
+	IdleTimeout       time.Duration // between two requests; 60 s
+	// StopTimeout is how long requests may go on after Run's context has ended; 10 s.
+	StopTimeout time.Duration
+
+	Log *slog.Logger // nil discards
+}
+
+const (
+	defaultListen        = "127.0.0.1:7420"
+	defaultMaxBatch      = 500
+	defaultMaxBatchBytes = 4 << 20
+	envelopeBytes        = 64 << 10 // of a message's JSON beyond its body
+)
+
+// withDefaults fills in the zero fields.
+func (c Config) withDefaults(limits core.Limits) Config {
+	c.Listen = cmp.Or(c.Listen, defaultListen)
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, int64(limits.MaxBody)*14/10+envelopeBytes)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
+	c.MaxBatch = cmp.Or(c.MaxBatch, defaultMaxBatch)
+	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, 5*time.Second)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 30*time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, time.Minute)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, time.Minute)
+	c.StopTimeout = cmp.Or(c.StopTimeout, 10*time.Second)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return c
+}
+
+func (c Config) check() error {
+	for _, bound := range []struct {
+		name  string
+		value int64
+	}{
+		{"max_request_bytes", c.MaxRequestBytes}, {"max_batch_bytes", c.MaxBatchBytes}, {"max_batch", int64(c.MaxBatch)},
+		{"read_header_timeout", int64(c.ReadHeaderTimeout)}, {"read_timeout", int64(c.ReadTimeout)},
+		{"write_timeout", int64(c.WriteTimeout)}, {"idle_timeout", int64(c.IdleTimeout)}, {"stop_timeout", int64(c.StopTimeout)},
+	} {
+		if bound.value < 0 {
+			return fmt.Errorf("%s must not be negative", bound.name)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("tls_cert and tls_key must be set together")
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return fmt.Errorf("listen must be host:port: %w", err)
+	}
+	return c.checkExposure(len(c.Tokens))
+}
+
+// checkExposure refuses to be open to a network by mistake.
+func (c Config) checkExposure(tokens int) error {
+	if tokens > 0 || c.Insecure || c.loopback() {
+		return nil
+	}
+	return fmt.Errorf("listen %s is reachable from other machines and there are no tokens: set tokens, listen on %s, or set insecure: true to accept messages from anyone",
+		c.Listen, defaultListen)
+}
+
+func (c Config) loopback() bool {
+	host, _, _ := net.SplitHostPort(c.Listen) // checked before
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// loadTLS reads the certificate; nil without one.
+func (c Config) loadTLS() (*tls.Config, error) {
+	if c.TLSCert == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("load tls_cert and tls_key: %w", err)
+	}
+	if cert.Leaf != nil && time.Now().After(cert.Leaf.NotAfter) {
+		return nil, fmt.Errorf("tls_cert has expired at %s", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}

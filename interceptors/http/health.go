@@ -1,0 +1,38 @@
+package httpdoor
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// readyTimeout bounds how long /readyz asks the store.
+const readyTimeout = 3 * time.Second
+
+// healthJSON answers /readyz.
+type healthJSON struct {
+	Ready      bool   `json:"ready"`
+	Reason     string `json:"reason,omitempty"`
+	Durability string `json:"durability"`
+	Insecure   bool   `json:"insecure,omitempty"`
+}
+
+// live tells that the process answers.
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
+	w.Header()["Content-Type"] = typeJSON
+	s.write(w, http.StatusOK, []byte("{\"live\":true}\n"))
+	return nil
+}
+
+// ready tells whether messages can be accepted.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	answer, status := healthJSON{Ready: true, Durability: s.in.Durability(), Insecure: s.config.Insecure}, http.StatusOK
+	if err := s.in.Ready(ctx); err != nil {
+		answer.Ready, answer.Reason, status = false, core.Shorten(err.Error(), maxDetail), http.StatusServiceUnavailable
+	}
+	return s.writeJSON(w, status, answer)
+}

@@ -1,0 +1,111 @@
+package httpdoor
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) error {
+	ref, err := refOf(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	entry, err := s.in.Get(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, http.StatusOK, newEntryJSON(entry, true))
+}
+
+func (s *Server) reschedule(w http.ResponseWriter, r *http.Request) error {
+	when, err := s.readWhen(w, r)
+	if err != nil {
+		return changeProblem(core.Receipt{}, err)
+	}
+	return s.change(func(ctx context.Context, ref core.Ref) (core.Receipt, error) {
+		return s.in.Reschedule(ctx, ref, when)
+	})(w, r)
+}
+
+// readWhen reads {"delay": ...} or {"deliver_at": ...}.
+func (s *Server) readWhen(w http.ResponseWriter, r *http.Request) (core.When, error) {
+	if err := checkForm(r, "application/json", "application/merge-patch+json"); err != nil {
+		return core.When{}, err
+	}
+	buffer := s.buffers.get()
+	defer s.buffers.put(buffer)
+	if err := read(w, r, buffer, envelopeBytes); err != nil {
+		return core.When{}, err
+	}
+	e := envelope{scanner: scanner{text: buffer.Bytes()}, allowed: whenFields}
+	err := e.decode()
+	return core.When{At: e.message.DeliverAt, After: e.message.Delay}, err
+}
+
+// change serves a call by id that answers with a receipt.
+func (s *Server) change(act func(context.Context, core.Ref) (core.Receipt, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ref, err := refOf(r)
+		if err != nil {
+			return changeProblem(core.Receipt{}, err)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		defer cancel()
+		receipt, err := act(ctx, ref)
+		if err != nil {
+			return changeProblem(receipt, err)
+		}
+		return s.writeJSON(w, http.StatusOK, newReceiptJSON(receipt))
+	}
+}
+
+// refOf reads which message a call by id means.
+func refOf(r *http.Request) (core.Ref, error) {
+	ref := core.Ref{ID: r.PathValue("id")}
+	query, err := queryOf(r, nil, "sink", "key", "key_base64")
+	if err != nil {
+		return ref, err
+	}
+	if ref.Sink = query.Get("sink"); query.Has("sink") && ref.Sink == "" {
+		return ref, core.Invalidf("sink", "is empty")
+	}
+	switch {
+	case query.Has("key") && query.Has("key_base64"):
+		return ref, core.Invalidf("key_base64", "can't be used together with key")
+	case query.Has("key"):
+		ref.Key = []byte(query.Get("key"))
+	case query.Has("key_base64"):
+		ref.Key, err = decodeBase64("key_base64", query.Get("key_base64"))
+	}
+	if err == nil && len(ref.Key) > core.MaxKeyLen {
+		err = core.Invalidf("key", "is longer than %d bytes", core.MaxKeyLen)
+	}
+	return ref, err
+}
+
+// queryOf parses the query; only the names given are allowed, each once, but
+// for those that may repeat.
+func queryOf(r *http.Request, repeated []string, names ...string) (url.Values, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, core.Invalidf("query", "can't be read")
+	}
+	for name, values := range query {
+		switch repeats := slices.Contains(repeated, name); {
+		case !repeats && !slices.Contains(names, name):
+			return nil, core.Invalidf(plain(name, maxEcho), "is not a parameter that is known here")
+		case len(values) > 1 && !repeats:
+			return nil, core.Invalidf(name, "is there twice")
+		}
+	}
+	return query, nil
+}

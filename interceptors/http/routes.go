@@ -1,0 +1,183 @@
+package httpdoor
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// handler answers a request, or returns why not and has written nothing.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, handle := range map[string]handler{
+		"POST /v1/messages":                  s.postMessage,
+		"POST /v1/messages/batch":            s.postBatch,
+		"POST /v1/publish/{sink}/{topic}":    s.publish,
+		"GET /v1/messages":                   s.listMessages,
+		"GET /v1/messages/{id}":              s.getMessage,
+		"PATCH /v1/messages/{id}":            s.reschedule,
+		"DELETE /v1/messages/{id}":           s.change(s.in.Cancel),
+		"POST /v1/messages/{id}/deliver-now": s.change(s.in.DeliverNow),
+		"GET /v1/dead":                       s.listDead,
+		"POST /v1/dead/{id}/redrive":         s.change(s.in.Redrive),
+		"DELETE /v1/dead/{id}":               s.change(s.in.Discard),
+		"GET /v1/stats":                      s.stats,
+		"GET /livez":                         s.live,
+		"GET /readyz":                        s.ready,
+		"GET /problems/{code}":               s.showProblem,
+		"/":                                  noRoute,
+
+		// The same paths with another method.
+		"/v1/messages":                  allow("GET, HEAD, POST"),
+		"/v1/messages/{id}":             allowByID,
+		"/v1/publish/{sink}/{topic}":    allow("POST"),
+		"/v1/messages/{id}/deliver-now": allow("POST"),
+		"/v1/dead":                      allow("GET, HEAD"),
+		"/v1/dead/{id}/redrive":         allow("POST"),
+		"/v1/dead/{id}":                 allow("DELETE"),
+		"/v1/stats":                     allow("GET, HEAD"),
+		"/livez":                        allow("GET, HEAD"),
+		"/readyz":                       allow("GET, HEAD"),
+		"/problems/{code}":              allow("GET, HEAD"),
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := handle(w, r); err != nil {
+				s.refuse(w, err)
+			}
+		})
+	}
+	return mux
+}
+
+// serve is what every request comes through.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	defer s.survive(w, r)
+	header := w.Header()
+	header["X-Content-Type-Options"], header["Cache-Control"] = headerNosniff, headerNoStore
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		header["Connection"] = headerClose
+	}
+	if err := s.admit(r); err != nil {
+		s.refuse(w, err)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// Values of response headers, shared by all answers.
+var (
+	headerNosniff = []string{"nosniff"}
+	headerNoStore = []string{"no-store"}
+	headerClose   = []string{"close"}
+	typeJSON      = []string{"application/json"}
+	typeNDJSON    = []string{"application/x-ndjson"}
+	typeText      = []string{"text/plain; charset=utf-8"}
+	typeProblem   = []string{"application/problem+json"}
+)
+
+// survive answers for a handler that panicked. Handlers write only what is
+// complete, so nothing has been written yet.
+func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if cause == http.ErrAbortHandler {
+		panic(cause)
+	}
+	s.config.Log.Error("request failed by a panic", "method", r.Method, "route", r.Pattern, "err", cause, "stack", string(debug.Stack()))
+	p := newProblem(codeInternal, "the bridge failed at this request; its log tells more")
+	if r.Method == http.MethodPost {
+		p.Stored = outcomeUnknown
+	}
+	s.refuse(w, p)
+}
+
+// admit checks what is the same for all routes.
+func (s *Server) admit(r *http.Request) error {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodPut, http.MethodOptions:
+	default:
+		p := newProblem(codeMethod, "the method is not used by this API")
+		p.allow = "GET, HEAD, POST, PATCH, DELETE"
+		return p
+	}
+	// ServeMux would redirect to a clean path, which may be another message's.
+	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
+		return newProblem(codeNoRoute, "the path has an empty segment, a dot segment, or a slash at its end")
+	}
+	if open(r.URL.Path) {
+		return nil
+	}
+	if err := s.crossOrigin.Check(r); err != nil {
+		return newProblem(codeCrossOrigin, "a browser sent this from another origin")
+	}
+	return s.authenticate(r)
+}
+
+// open tells which paths need no token.
+func open(path string) bool {
+	return path == "/livez" || path == "/readyz" || strings.HasPrefix(path, "/problems/")
+}
+
+// authenticate needs a good token, or, where there are none, that the request
+// was not led here by a name that someone else controls.
+func (s *Server) authenticate(r *http.Request) error {
+	if s.tokens.none() {
+		if s.config.Insecure || localHost(r.Host) {
+			return nil
+		}
+		return newProblem(codeMisdirected, "without tokens, the host must be named localhost or by its address")
+	}
+	if values := r.Header["Authorization"]; len(values) == 1 {
+		scheme, token, _ := strings.Cut(values[0], " ")
+		if strings.EqualFold(scheme, "Bearer") && s.tokens.admit(token) {
+			return nil
+		}
+	}
+	if s.flood.spend(r.RemoteAddr, time.Now()) {
+		return newProblem(codeUnauthorized, "send one header Authorization: Bearer <token> with a token that is in force")
+	}
+	return newProblem(codeTooMany, "too many requests without a good token from this address")
+}
+
+func localHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || host == "" || strings.EqualFold(host, "localhost")
+}
+
+func noRoute(http.ResponseWriter, *http.Request) error {
+	return newProblem(codeNoRoute, "there is nothing at this path")
+}
+
+// allow answers a method that a path does not have.
+func allow(methods string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method == http.MethodOptions {
+			w.Header().Set("Allow", methods)
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+		p := newProblem(codeMethod, "this path has "+methods)
+		p.allow = methods
+		return p
+	}
+}
+
+// allowByID tells the batch path from a message that has the id "batch".
+func allowByID(w http.ResponseWriter, r *http.Request) error {
+	methods := "GET, HEAD, PATCH, DELETE"
+	if r.PathValue("id") == "batch" {
+		methods += ", POST"
+	}
+	return allow(methods)(w, r)
+}

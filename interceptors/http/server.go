@@ -1,0 +1,128 @@
+package httpdoor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Server serves the HTTP API. Make it with New; Run is its core.Door.
+type Server struct {
+	config      Config
+	in          *core.Interceptor
+	tokens      tokens
+	flood       flood
+	buffers     buffers
+	crossOrigin *http.CrossOriginProtection
+	mux         *http.ServeMux
+	server      *http.Server
+	listener    net.Listener
+}
+
+// New checks the configuration, reads the certificate if there is one, and
+// opens nothing. An error says what to change.
+func New(config Config, in *core.Interceptor) (*Server, error) {
+	config = config.withDefaults(in.Limits())
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	hashes, err := hashTokens(config.Tokens)
+	if err != nil {
+		return nil, err
+	}
+	config.Tokens = nil // the hashes do
+	tlsConfig, err := config.loadTLS()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, in: in, crossOrigin: http.NewCrossOriginProtection()}
+	s.tokens.set(hashes)
+	s.mux = s.routes()
+	s.server = &http.Server{
+		Handler:           http.HandlerFunc(s.serve),
+		TLSConfig:         tlsConfig,
+		ReadHeaderTimeout: config.ReadHeaderTimeout,
+		ReadTimeout:       config.ReadTimeout,
+		WriteTimeout:      config.WriteTimeout,
+		IdleTimeout:       config.IdleTimeout,
+		MaxHeaderBytes:    4*in.Limits().MaxHeaderBytes + core.MaxKeyLen + 16<<10,
+		// What it tells is about the other side's connections.
+		ErrorLog: slog.NewLogLogger(config.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// SetTokens exchanges the tokens, in the form of Config.Tokens. Requests that
+// begin after it returns need one of the new ones. On error the old ones stay.
+func (s *Server) SetTokens(entries []string) error {
+	hashes, err := hashTokens(entries)
+	if err != nil {
+		return err
+	}
+	if err := s.config.checkExposure(len(hashes)); err != nil {
+		return err
+	}
+	s.tokens.set(hashes)
+	return nil
+}
+
+// Handler returns what answers the requests, without a listener.
+func (s *Server) Handler() http.Handler { return s.server.Handler }
+
+// Listen opens the port and returns its address. Connections wait until Run.
+// Call it at most once, and not together with Run.
+func (s *Server) Listen() (net.Addr, error) {
+	listener, err := net.Listen("tcp", s.config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
+	}
+	s.listener = listener
+	if !s.config.loopback() && s.server.TLSConfig == nil {
+		s.config.Log.Warn("HTTP is open to the network without TLS: tokens and messages can be read on the way", "listen", s.config.Listen)
+	}
+	return listener.Addr(), nil
+}
+
+// Run serves, after Listen if that was not called, until ctx ends; then it
+// takes no new connections and returns when the requests under way are
+// answered. Those that outlive StopTimeout are cut off, which is an error. Run
+// it once.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		if _, err := s.Listen(); err != nil {
+			return err
+		}
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.acceptConnections() }()
+	select {
+	case err := <-failed:
+		s.server.Close()
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	err := s.drain(ctx)
+	<-failed
+	return err
+}
+
+func (s *Server) acceptConnections() error {
+	if s.server.TLSConfig != nil {
+		return s.server.ServeTLS(s.listener, "", "")
+	}
+	return s.server.Serve(s.listener)
+}
+
+func (s *Server) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.StopTimeout)
+	defer cancel()
+	if err := s.server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("drain HTTP requests: %w", err), s.server.Close())
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package httpdoor
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+type statsJSON struct {
+	Durability string     `json:"durability"`
+	Sinks      []sinkJSON `json:"sinks"`
+}
+
+// sinkJSON is what is stored for one sink, by all instances; since_start is
+// what this instance has done.
+type sinkJSON struct {
+	Sink        string     `json:"sink"`
+	Scheduled   int        `json:"scheduled"`
+	Due         int        `json:"due"`
+	Dead        int        `json:"dead"`
+	Buckets     int        `json:"buckets"`
+	Owned       int        `json:"owned"`
+	NextDue     string     `json:"next_due,omitempty"`
+	Paused      string     `json:"paused,omitempty"`
+	PausedSince string     `json:"paused_since,omitempty"`
+	SinceStart  totalsJSON `json:"since_start"`
+}
+
+type totalsJSON struct {
+	Accepted   uint64       `json:"accepted"`
+	Repeated   uint64       `json:"repeated"`
+	Refused    uint64       `json:"refused"`
+	Delivered  uint64       `json:"delivered"`
+	Retried    uint64       `json:"retried"`
+	Unknown    uint64       `json:"unknown"`
+	Dead       uint64       `json:"dead"`
+	Expired    uint64       `json:"expired"`
+	LatenessMS latenessJSON `json:"lateness_ms"`
+}
+
+type latenessJSON struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
+	if _, err := queryOf(r, nil); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	reports, err := s.in.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	answer := statsJSON{Durability: s.in.Durability(), Sinks: make([]sinkJSON, len(reports))}
+	for n, report := range reports {
+		answer.Sinks[n] = newSinkJSON(report)
+	}
+	return s.writeJSON(w, http.StatusOK, answer)
+}
+
+func newSinkJSON(r core.SinkReport) sinkJSON {
+	return sinkJSON{
+		Sink: r.Sink, Scheduled: r.Scheduled, Due: r.Due, Dead: r.SinkStats.Dead, Buckets: r.Buckets, Owned: r.Owned,
+		NextDue: timeText(r.NextDue), Paused: r.Paused, PausedSince: timeText(r.PausedSince),
+		SinceStart: totalsJSON{
+			Accepted: r.Accepted, Repeated: r.Repeated, Refused: r.Refused, Delivered: r.Delivered,
+			Retried: r.Retried, Unknown: r.Unknown, Dead: r.Totals.Dead, Expired: r.Expired,
+			LatenessMS: latenessJSON{milliseconds(r.LatenessP50), milliseconds(r.LatenessP99), milliseconds(r.LatenessMax)},
+		},
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

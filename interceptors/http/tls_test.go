@@ -1,0 +1,169 @@
+package httpdoor
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+)
+
+func writeCertificate(t *testing.T, until time.Time) (certPath, keyPath string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certPath, keyPath = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{certPath: {Type: "CERTIFICATE", Bytes: cert}, keyPath: {Type: "PRIVATE KEY", Bytes: rawKey}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certPath, keyPath
+}
+
+func TestTLS(t *testing.T) {
+	cert, key := writeCertificate(t, time.Now().Add(time.Hour))
+	addr, stop := start(t, Config{TLSCert: cert, TLSKey: key}, memstore.New(memstore.Config{}))
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(cert)
+	if err != nil || !pool.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	response, err := client.Post("https://"+addr+"/v1/messages", "application/json", strings.NewReader(`{"topic":"t","delay":"1h"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != 201 || response.ProtoMajor != 2 {
+		t.Errorf("got %s over %s", response.Status, response.Proto)
+	}
+	if conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS11}); err == nil {
+		conn.Close()
+		t.Error("TLS 1.1 was taken")
+	}
+	client.CloseIdleConnections()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// stuck is a store whose Health does not return until it is told to, whatever
+// its context says.
+type stuck struct {
+	core.Store
+	goOn chan struct{}
+	asks atomic.Int32
+}
+
+func (s *stuck) Health(context.Context) error {
+	s.asks.Add(1)
+	<-s.goOn
+	return nil
+}
+
+// HTTP/2 streams that are begun and reset at once, while their handlers are
+// still at work, end the connection, not the server.
+func TestRapidReset(t *testing.T) {
+	store := &stuck{Store: memstore.New(memstore.Config{}), goOn: make(chan struct{})}
+	cert, key := writeCertificate(t, time.Now().Add(time.Hour))
+	addr, stop := start(t, Config{TLSCert: cert, TLSKey: key, Log: slog.New(slog.DiscardHandler)}, store)
+	attacker, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer attacker.Close()
+	goneAway := make(chan bool, 1)
+	go func() { goneAway <- awaitGoAway(attacker) }()
+	go sendResets(attacker, 10_000)
+	select {
+	case gone := <-goneAway:
+		if !gone {
+			t.Error("the connection ended without GOAWAY")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the connection goes on")
+	}
+	attacker.Close()
+	if most := store.asks.Load(); most == 0 || most > 250 {
+		t.Errorf("%d handlers were at work at once", most)
+	}
+	close(store.goOn)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	response, err := client.Get("https://" + addr + "/livez")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	client.CloseIdleConnections()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// sendResets begins n streams and resets each. Errors are what is hoped for.
+func sendResets(conn io.Writer, n int) {
+	w := bufio.NewWriter(conn)
+	io.WriteString(w, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00") // preface, empty SETTINGS
+	// GET https://localhost/readyz in HPACK.
+	head := append([]byte{0x82, 0x87, 0x04, 7}, "/readyz\x41\x09localhost"...)
+	for i := range n {
+		stream := 2*i + 1
+		id := []byte{byte(stream >> 24), byte(stream >> 16), byte(stream >> 8), byte(stream)}
+		w.Write(append([]byte{0, 0, byte(len(head)), 1, 5}, id...)) // HEADERS, END_STREAM | END_HEADERS
+		w.Write(head)
+		w.Write(append([]byte{0, 0, 4, 3, 0}, id...)) // RST_STREAM
+		w.Write([]byte{0, 0, 0, 8})                   // CANCEL
+		if w.Flush() != nil {
+			return
+		}
+	}
+}
+
+// awaitGoAway reads frames until GOAWAY; false if there is none.
+func awaitGoAway(conn io.Reader) bool {
+	r := bufio.NewReader(conn)
+	for {
+		var head [9]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return false
+		}
+		if head[3] == 7 {
+			return true
+		}
+		if _, err := r.Discard(int(head[0])<<16 | int(head[1])<<8 | int(head[2])); err != nil {
+			return false
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol/metadata"
+)
+
+// broker is one broker, by its address: the lanes on which records go to it, and
+// a connection on which it is asked for leaders.
+type broker struct {
+	*client
+	address string
+	lanes   []lane
+
+	mu       sync.Mutex
+	failure  error
+	failedAt time.Time
+
+	asking   sync.Mutex // held while control is in use
+	control  *conn
+	answered atomic.Bool // the last question
+}
+
+// askable tells whether the broker has answered the last question.
+func (b *broker) askable() bool { return b.answered.Load() }
+
+// connectPause is how long a failure to connect stands for further tries, so
+// that many that fail at once cost one try.
+const connectPause = 100 * time.Millisecond
+
+func newBroker(c *client, address string) *broker {
+	b := &broker{client: c, address: address, lanes: make([]lane, c.connections)}
+	for n := range b.lanes {
+		b.lanes[n].broker = b
+	}
+	return b
+}
+
+// lane returns the lane of a partition, always the same.
+func (b *broker) lane(seed maphash.Seed, r route) *lane {
+	return &b.lanes[maphash.Comparable(seed, r)%uint64(len(b.lanes))]
+}
+
+// open makes a connection, unless that has failed just now. ctx bounds the making
+// only. The error is a *connectError.
+func (b *broker) open(ctx context.Context) (*conn, error) {
+	b.mu.Lock()
+	failure, age := b.failure, time.Since(b.failedAt)
+	b.mu.Unlock()
+	if failure != nil && age < connectPause {
+		return nil, failure
+	}
+	made, err := b.connect(ctx, b.address)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ctx.Err() == nil { // else the failure is ours
+		b.failure, b.failedAt = err, time.Now()
+	}
+	return made, err
+}
+
+// ask asks the broker about topics.
+func (b *broker) ask(ctx context.Context, topics []string) (*metadata.Response, error) {
+	b.asking.Lock()
+	defer b.asking.Unlock()
+	b.answered.Store(false)
+	for reused := b.control.usable(); ; reused = false {
+		if !b.control.usable() {
+			made, err := b.open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			b.control = made
+		}
+		answer, err := b.control.roundTrip(ctx, &metadata.Request{TopicNames: topics}, b.requestTimeout)
+		if err == nil {
+			b.answered.Store(true)
+			return answer.(*metadata.Response), nil
+		}
+		if !reused || errors.Is(err, errNoAnswer) {
+			return nil, &connectError{address: b.address, err: withHint(err)}
+		}
+	}
+}
+
+// withHint says what it often means that a broker ends a connection at the first
+// request.
+func withHint(err error) error {
+	if isEOF(err) {
+		return fmt.Errorf("broker ended the connection without an answer, as it does if it wants TLS or a login: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+package kafka
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"hash"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"crypto/pbkdf2"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/sinks/sinktest"
+)
+
+const (
+	testUser     = "sender"
+	testPassword = "correct horse"
+)
+
+// startSecured starts a Kafka whose second listener, at the returned address,
+// wants TLS and a login. A single node has no other use for that listener.
+func startSecured(t *testing.T, version string) (c *testCluster, addr, ca string) {
+	t.Helper()
+	certificate, key := makeCertificate(t)
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	oneLine := func(pem []byte) string { return strings.ReplaceAll(strings.TrimSpace(string(pem)), "\n", "\\n") }
+	jaas := "listener.name.broker."
+	c = startCluster(t, servers.KafkaOptions{Version: version, Config: map[string]string{
+		"inter.broker.listener.name":                "CLIENT",
+		"listener.security.protocol.map":            "CLIENT:PLAINTEXT,BROKER:SASL_SSL,CONTROLLER:PLAINTEXT",
+		"sasl.enabled.mechanisms":                   "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+		jaas + "plain.sasl.jaas.config":             `org.apache.kafka.common.security.plain.PlainLoginModule required user_` + testUser + `="` + testPassword + `";`,
+		jaas + "scram-sha-256.sasl.jaas.config":     `org.apache.kafka.common.security.scram.ScramLoginModule required;`,
+		jaas + "scram-sha-512.sasl.jaas.config":     `org.apache.kafka.common.security.scram.ScramLoginModule required;`,
+		jaas + "ssl.keystore.type":                  "PEM",
+		jaas + "ssl.keystore.certificate.chain":     oneLine(certificate),
+		jaas + "ssl.keystore.key":                   oneLine(key),
+		"authorizer.class.name":                     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"super.users":                               "User:ANONYMOUS",
+		"allow.everyone.if.no.acl.found":            "true",
+		"connection.failed.authentication.delay.ms": "10",
+	}})
+	c.addUser(t)
+	host, port, _ := net.SplitHostPort(c.Addrs()[0])
+	number, _ := strconv.Atoi(port)
+	return c, net.JoinHostPort(host, strconv.Itoa(number+1)), ca
+}
+
+func (c *testCluster) addUser(t *testing.T) {
+	t.Helper()
+	for mechanism, newHash := range map[kafka.ScramMechanism]func() hash.Hash{kafka.ScramMechanismSha256: sha256.New, kafka.ScramMechanismSha512: sha512.New} {
+		const rounds = 4096
+		salt := []byte("some salt")
+		salted, err := pbkdf2.Key(newHash, testPassword, salt, rounds, newHash().Size())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := c.client.AlterUserScramCredentials(t.Context(), &kafka.AlterUserScramCredentialsRequest{Upsertions: []kafka.UserScramCredentialsUpsertion{
+			{Name: testUser, Mechanism: mechanism, Iterations: rounds, Salt: salt, SaltedPassword: salted}}})
+		if err != nil || answer.Results[0].Error != nil {
+			t.Fatal(err, answer)
+		}
+	}
+}
+
+// allow lets the test user do one thing with a topic, and so nothing else.
+func (c *testCluster) allow(t testing.TB, topic string, operation kafka.ACLOperationType) {
+	t.Helper()
+	answer, err := c.client.CreateACLs(context.Background(), &kafka.CreateACLsRequest{ACLs: []kafka.ACLEntry{{
+		ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ResourcePatternType: kafka.PatternTypeLiteral,
+		Principal: "User:" + testUser, Host: "*", Operation: operation, PermissionType: kafka.ACLPermissionTypeAllow}}})
+	if err = errors.Join(append(answer.Errors, err)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func makeCertificate(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kafka"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+}
+
+func secured(mechanism, password, ca string) map[string]any {
+	return map[string]any{
+		"tls":  map[string]any{"ca": ca},
+		"sasl": map[string]any{"mechanism": mechanism, "username": testUser, "password": password},
+	}
+}
+
+func TestSecuredCluster(t *testing.T) {
+	for _, version := range []string{servers.Kafka3, servers.Kafka4} {
+		t.Run(version, func(t *testing.T) {
+			c, addr, ca := startSecured(t, version)
+			for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
+				t.Run(mechanism, func(t *testing.T) { testLogin(t, c, addr, ca, mechanism) })
+			}
+			t.Run("refusals", func(t *testing.T) { testRefusedConnections(t, c, addr, ca) })
+			t.Run("suite", func(t *testing.T) { sinktest.Run(t, c.securedKit(t, addr, ca)) })
+		})
+	}
+}
+
+func testLogin(t *testing.T, c *testCluster, addr, ca, mechanism string) {
+	topic := c.topic(1)
+	good := openTest(t, []string{addr}, secured(mechanism, testPassword, ca), nil)
+	defer good.Close()
+	if err := good.Deliver(t.Context(), []*core.Message{{ID: "1", Topic: topic, Attempt: 1}}); err != nil {
+		t.Errorf("with the right password: %v", err)
+	}
+	bad := openTest(t, []string{addr}, secured(mechanism, "wrong secret", ca), nil)
+	defer bad.Close()
+	err := bad.Deliver(t.Context(), []*core.Message{{ID: "2", Topic: topic, Attempt: 1}})
+	if core.ClassOf(err) != core.Blocked {
+		t.Errorf("with a wrong password: class %s: %v", core.ClassOf(err), err)
+	}
+	if err != nil && strings.Contains(err.Error(), "secret") {
+		t.Errorf("the error shows the password: %v", err)
+	}
+}
+
+// testRefusedConnections checks what becomes of connections that can't work
+// until somebody changes the configuration.
+func testRefusedConnections(t *testing.T, c *testCluster, addr, ca string) {
+	otherCA := filepath.Join(t.TempDir(), "other.pem")
+	certificate, _ := makeCertificate(t)
+	if err := os.WriteFile(otherCA, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wrongName := secured("plain", testPassword, ca)
+	wrongName["tls"] = map[string]any{"ca": ca, "server_name": "elsewhere.example"}
+	unknownMechanism := secured("plain", testPassword, ca)
+	delete(unknownMechanism, "tls")
+	for _, test := range []struct {
+		name   string
+		addr   string
+		more   map[string]any
+		blocks bool // else it looks like a broker that is away
+	}{
+		{"other CA", addr, secured("plain", testPassword, otherCA), true},
+		{"other name", addr, wrongName, true},
+		{"no TLS", addr, unknownMechanism, true},
+		{"no login", addr, map[string]any{"tls": map[string]any{"ca": ca}}, false},
+		{"TLS to a plain listener", c.Addrs()[0], secured("plain", testPassword, ca), false},
+		{"login not wanted", c.Addrs()[0], unknownMechanism, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			sink := openTest(t, []string{test.addr}, test.more, nil)
+			defer sink.Close()
+			err := sink.Deliver(t.Context(), []*core.Message{{ID: "1", Topic: "any", Attempt: 1}})
+			want := core.Retry
+			if test.blocks {
+				want = core.Blocked
+			}
+			if _, each := errors.AsType[core.BatchError](err); err == nil || each || core.ClassOf(err) != want {
+				t.Errorf("got %v, want one error of class %s", err, want)
+			}
+		})
+	}
+}
+
+// securedKit is the suite's kit where logins and permissions exist.
+func (c *testCluster) securedKit(t testing.TB, addr, ca string) sinktest.Kit {
+	kit := c.kit(t)
+	wire := sinktest.NewWire(t)
+	openAs := func(password string) func(t testing.TB) core.Sink {
+		return func(t testing.TB) core.Sink {
+			more := secured("scram-sha-512", password, ca)
+			more["max_message_bytes"] = kitMaxBatch
+			return openTest(t, []string{addr}, more, wire.Dial)
+		}
+	}
+	restart := kit.Faults.Restart
+	kit.Faults = wire.Faults()
+	kit.Faults.Restart = restart
+	kit.Open = openAs(testPassword)
+	kit.LoginRefused = &sinktest.Refusal{Open: openAs("wrong secret"), Class: core.Blocked}
+	kit.NoRights = &sinktest.Refusal{Class: core.TopicBlocked, Topic: func(t testing.TB) string {
+		topic := c.topic(1)
+		c.allow(t, topic, kafka.ACLOperationTypeDescribe) // so that only the record itself is refused
+		return topic
+	}}
+	kit.Rounds = 20 // TLS and SCRAM take their time
+	return kit
+}
+
+// TestTopicOutOfSight is about a topic that the login may not even know of.
+func TestTopicOutOfSight(t *testing.T) {
+	c, addr, ca := startSecured(t, servers.Kafka3)
+	hidden, good := c.topic(1), c.topic(1)
+	c.allow(t, hidden, kafka.ACLOperationTypeAlterConfigs)
+	sink := openTest(t, []string{addr}, secured("plain", testPassword, ca), nil)
+	defer sink.Close()
+	err := sink.Deliver(t.Context(), []*core.Message{{ID: "1", Topic: hidden, Attempt: 1}, {ID: "2", Topic: good, Attempt: 1}})
+	verdicts, ok := errors.AsType[core.BatchError](err)
+	if !ok || core.ClassOf(verdicts[0]) != core.TopicBlocked || verdicts[1] != nil {
+		t.Errorf("got %v, want topic_blocked for the first alone", err)
+	}
+}

@@ -1,0 +1,205 @@
+package rocketmq
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// The options of a message.
+const (
+	optionTags        = "tags"         // one tag, by which consumers select
+	optionKeys        = "keys"         // more keys for the brokers' index, after the ID; separated by spaces
+	optionShardingKey = "sharding_key" // instead of the message's key
+)
+
+const (
+	namespaceChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+	groupChars     = namespaceChars + "|%"
+	maxTopicLen    = 127
+	// maxPropertyBytes is what fits the 16 bits in which brokers keep the
+	// length, less room for what client and broker add themselves.
+	maxPropertyBytes = 1<<15 - 1 - 1024
+	// bodyRoom is how much smaller than a message its body must be: brokers of
+	// 4.x count properties, topic and their own header, those of 5.x do not.
+	bodyRoom = 34 << 10
+)
+
+// reservedTopics are the cluster's own: a message there would be held back,
+// dropped, or taken for a command.
+var reservedTopics = map[string]bool{
+	"TBW102": true, "SCHEDULE_TOPIC_XXXX": true, "TRANS_CHECK_MAX_TIME_TOPIC": true,
+	"SELF_TEST_TOPIC": true, "OFFSET_MOVED_EVENT": true, "CHECKPOINT_TOPIC": true,
+}
+
+// reservedProperties are the names that client or broker give a meaning.
+var reservedProperties = setOf(
+	propertyKeys, propertyTags, propertySharding, propertyShardingGo,
+	"WAIT", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "MIN_OFFSET", "MAX_OFFSET",
+	"BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME",
+	"MSG_REGION", "TRACE_ON", "UNIQ_KEY", "EXTEND_UNIQ_INFO", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME",
+	"INNER_NUM", "INNER_BASE", "DUP_INFO", "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET",
+	"__transactionId__", "TRANSACTION_CHECK_TIMES", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT",
+	"TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME",
+	"PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET",
+	"TRACE_CONTEXT", "__BORNHOST", "BORN_TIMESTAMP", "__CRC32#", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID",
+)
+
+func setOf(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// isScheduling tells whether a property of this name makes the broker hold the
+// message back once more. Such headers are not delivered.
+func isScheduling(name string) bool {
+	return name == "DELAY" || name == "__STARTDELIVERTIME" || strings.HasPrefix(name, "TIMER_")
+}
+
+func isReserved(name string) bool {
+	return reservedProperties[name] || strings.HasPrefix(name, "__RMQ.")
+}
+
+// Check refuses what RocketMQ can't carry: topics that are reserved or have
+// other characters than A-Z a-z 0-9 _ - | %, options it does not know, messages
+// and headers that are too large, and headers that are no properties. A
+// property has one value, which is text: valid UTF-8, not empty, without the
+// bytes 0x01 and 0x02. Binary values, repeated names, and names that RocketMQ
+// uses itself are refused. Headers that ask RocketMQ to delay pass, as they are
+// not delivered.
+func (s *Sink) Check(m *core.Message) error {
+	_, err := s.config.prepare(0, m)
+	return err
+}
+
+// prepare returns m as it will be sent, or why it can't be.
+func (c Config) prepare(index int, m *core.Message) (*outgoing, error) {
+	if err := c.checkTopic(m.Topic); err != nil {
+		return nil, err
+	}
+	if err := checkOptions(m.Options); err != nil {
+		return nil, err
+	}
+	if err := checkHeaders(m.Headers); err != nil {
+		return nil, err
+	}
+	o := newOutgoing(index, m)
+	if err := c.checkSizes(o); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (c Config) checkTopic(topic string) error {
+	lower := strings.ToLower(topic)
+	switch {
+	case topic == "" || !onlyOf(topic, groupChars):
+		return core.Invalidf("topic", "may hold A-Z a-z 0-9 _ - | %% only")
+	case c.Namespace != "" && strings.Contains(topic, "%"):
+		return core.Invalidf("topic", "must not hold %%, as the sink has a namespace")
+	case len(c.topic(topic)) > maxTopicLen:
+		return tooLarge("topic", "is longer than 127 bytes, with the sink's namespace")
+	case reservedTopics[topic], strings.HasPrefix(lower, "rmq_sys_"), strings.Contains(lower, "%rmq_sys_"),
+		strings.Contains(lower, "%retry%"), strings.Contains(lower, "%dlq%"):
+		return core.Invalidf("topic", "is reserved by RocketMQ")
+	}
+	return nil
+}
+
+// topic is the name under which the cluster knows a topic.
+func (c Config) topic(name string) string {
+	if c.Namespace == "" {
+		return name
+	}
+	return c.Namespace + "%" + name
+}
+
+func checkOptions(options map[string]string) error {
+	for name, value := range options {
+		switch name {
+		case optionTags, optionKeys, optionShardingKey:
+			if err := checkValue("options."+name, value); err != nil {
+				return err
+			}
+		default:
+			if !strings.HasPrefix(name, core.OptionPrefix) {
+				return core.Invalidf("options."+name, "is not known; known are tags, keys, sharding_key")
+			}
+		}
+	}
+	if tags := options[optionTags]; strings.Contains(tags, "||") || strings.TrimSpace(tags) != tags {
+		return core.Invalidf("options."+optionTags, "must be one tag, without || and without spaces around it")
+	}
+	return nil
+}
+
+func checkHeaders(headers []core.Header) error {
+	for n, h := range headers {
+		if isScheduling(h.Name) {
+			continue
+		}
+		shown := core.Shorten(h.Name, 64)
+		if isReserved(h.Name) {
+			return core.Invalidf("headers", "have the name %q, which RocketMQ uses itself", shown)
+		}
+		if !isText(h.Name) {
+			return core.Invalidf("headers", "have the name %q, which is not UTF-8 without the bytes 0x01 and 0x02", shown)
+		}
+		for _, earlier := range headers[:n] {
+			if earlier.Name == h.Name {
+				return core.Invalidf("headers", "have the name %q twice, and a RocketMQ property has one value", shown)
+			}
+		}
+		if err := checkValue("headers", string(h.Value)); err != nil {
+			return core.Invalidf("headers", "have the name %q, whose value %s", shown, err.Reason)
+		}
+	}
+	return nil
+}
+
+func checkValue(field, value string) *core.InvalidError {
+	switch {
+	case value == "":
+		return core.Invalidf(field, "is empty, which RocketMQ drops")
+	case !isText(value):
+		return core.Invalidf(field, "is not UTF-8 without the bytes 0x01 and 0x02, and a RocketMQ property is text")
+	}
+	return nil
+}
+
+// isText tells whether s can stand in a property: 0x01 and 0x02 separate them.
+func isText(s string) bool {
+	return utf8.ValidString(s) && strings.IndexByte(s, 1) < 0 && strings.IndexByte(s, 2) < 0
+}
+
+func (c Config) checkSizes(o *outgoing) error {
+	properties := len(o.properties)
+	if o.source.ID == "" {
+		properties += 2 * core.MaxIDLen // as Accept has not made one yet
+	}
+	if properties > maxPropertyBytes {
+		return tooLarge("headers", "are with the options larger than RocketMQ's properties may be")
+	}
+	if limit := c.MaxMessageBytes - bodyRoom; len(o.source.Body) > limit {
+		return tooLarge("body", fmt.Sprintf("is larger than %d bytes", limit))
+	}
+	return nil
+}
+
+func tooLarge(field, reason string) *core.InvalidError {
+	return &core.InvalidError{Field: field, Reason: reason, TooLarge: true}
+}
+
+func onlyOf(s, allowed string) bool {
+	for i := range len(s) {
+		if strings.IndexByte(allowed, s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,72 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+var (
+	errNoBroker     = errors.New("no broker is registered at the name servers")
+	errUnregistered = errors.New("broker is not registered at the name servers")
+)
+
+// Health asks a name server for the brokers and each master for a sign of life.
+// It returns nil if one of them gives it, within send_timeout. It does not tell
+// whether the credentials are right.
+func (s *Sink) Health(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return errClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.sendTimeout())
+	defer cancel()
+	masters, err := s.nameServers.masters(ctx)
+	if err != nil {
+		return err
+	}
+	if len(masters) == 0 {
+		return errNoBroker
+	}
+	return anyAlive(ctx, masters)
+}
+
+// anyAlive asks all at once, so that one that hangs does not hide another.
+func anyAlive(ctx context.Context, brokers map[string]string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan error, len(brokers))
+	for _, address := range brokers {
+		go func() { answers <- alive(ctx, address) }()
+	}
+	var failed error
+	for range brokers {
+		err := <-answers
+		if err == nil {
+			return nil
+		}
+		failed = both(failed, err)
+	}
+	return fmt.Errorf("no broker answers: %w", failed)
+}
+
+// alive is nil if the broker answers, be it with a refusal.
+func alive(ctx context.Context, broker string) error {
+	empty := []byte(`{"clientID":"delaybridge-health","consumerDataSet":[],"producerDataSet":[]}`)
+	_, err := ask(ctx, broker, command{Code: requestHeartbeat, body: empty})
+	return err
+}
+
+// tryBroker is nil if the broker answers or nobody can tell where it is.
+func (s *Sink) tryBroker(name string) error {
+	ctx, cancel := context.WithTimeout(s.ctx, s.sendTimeout())
+	defer cancel()
+	masters, err := s.nameServers.masters(ctx)
+	if err != nil {
+		return nil
+	}
+	address, known := masters[name]
+	if !known {
+		return errUnregistered
+	}
+	return alive(ctx, address)
+}

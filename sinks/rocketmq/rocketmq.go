@@ -1,0 +1,150 @@
+// Package rocketmq is a sink that sends messages to Apache RocketMQ 4.9 and 5.x
+// by the remoting protocol (name servers on 9876, brokers on 10911).
+//
+// Due messages of one topic and queue leave in one batch request. The message's
+// key chooses the queue, as SelectMessageQueueByHash does in Java; without a key
+// they take turns. Headers become user properties, which have no order; the ID
+// is the first of the message's KEYS, and the option "keys" adds more. The
+// option "tags" sets the tag. The sharding key is the option "sharding_key" or
+// else the message's key. See Sink.Check for what RocketMQ can't carry.
+//
+// Properties by which RocketMQ itself would delay the message (DELAY, TIMER_...)
+// are not sent: it is due already.
+//
+// There is no TLS, as the client library has none. The library has one logger
+// for the process; it is set to slog's default logger. After Close some of its
+// goroutines linger for up to ten seconds, and its connection to a name server
+// for up to two minutes.
+package rocketmq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+var (
+	errClosed  = errors.New("rocketmq sink is closed")
+	errHangers = errors.New("too many producers hang in the client library")
+	// errNotStarted: nothing was sent when ctx ended.
+	errNotStarted = errors.New("no worker was free in time")
+)
+
+// Open makes a Sink from a Config in JSON. A fault in it is a *core.InvalidError.
+// Nothing is dialled: whether the cluster is there, Deliver and Health tell.
+func Open(_ context.Context, config json.RawMessage) (core.Sink, error) {
+	c, err := decodeConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return newSink(c), nil
+}
+
+// Sink sends messages to RocketMQ. It implements core.Sink, core.Checker and
+// core.HealthChecker.
+type Sink struct {
+	config      Config
+	nameServers nameServers
+	brokers     *brokers
+	workers     chan struct{} // holds a token for each request under way
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	producer *producer // nil until the first message, and after it was left behind
+	left     int       // producers left behind that have not been shut down
+	endings  sync.WaitGroup
+
+	routes    *routes
+	questions questions
+}
+
+// maxLeft bounds the producers that were left behind and not yet shut down.
+const maxLeft = 8
+
+func newSink(c Config) *Sink {
+	s := &Sink{config: c, nameServers: c.NameServers, routes: newRoutes(), workers: make(chan struct{}, c.Workers)}
+	s.brokers = newBrokers(s.tryBroker)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *Sink) sendTimeout() time.Duration { return time.Duration(s.config.SendTimeout) }
+
+// begin returns the producer for one send, which must follow.
+func (s *Sink) begin() (*producer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, errClosed
+	}
+	if s.producer == nil {
+		if s.left >= maxLeft {
+			return nil, errHangers
+		}
+		fresh, err := newProducer(s.ctx, s.config, s.routes)
+		if err != nil {
+			return nil, err
+		}
+		s.producer = fresh
+	}
+	s.producer.begin()
+	return s.producer, nil
+}
+
+// leaveBehind takes a producer out of use, if it still is in use, and ends it
+// when its other calls have had their time.
+func (s *Sink) leaveBehind(p *producer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.producer != p || s.ctx.Err() != nil {
+		return
+	}
+	s.producer = nil
+	s.left++
+	s.endings.Go(func() {
+		patience, cancel := context.WithTimeout(s.ctx, s.sendTimeout())
+		defer cancel()
+		p.shutDown(patience.Done())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.left--
+	})
+}
+
+// closeTimeout bounds Close.
+const closeTimeout = 2 * time.Second
+
+// Close ends all sends, whose outcome is then unknown, and lets go of the
+// brokers. It returns within two seconds. Closing twice does no harm.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	if s.ctx.Err() == nil {
+		s.cancel()
+		if p := s.producer; p != nil {
+			s.endings.Go(func() { p.shutDown(after(returnGrace)) })
+		}
+	}
+	s.mu.Unlock()
+	ended := make(chan struct{})
+	go func() { s.endings.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return nil
+	case <-after(closeTimeout):
+		return fmt.Errorf("close rocketmq sink: producers did not end within %s", closeTimeout)
+	}
+}
+
+// after is closed when d is over.
+func after(d time.Duration) <-chan struct{} {
+	over := make(chan struct{})
+	time.AfterFunc(d, func() { close(over) })
+	return over
+}
