@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,32 +29,80 @@ func (c *testCluster) leaderOf(t testing.TB, topic string) int {
 	}
 }
 
-// stream delivers one message after the other until stop is closed, each until
-// it is confirmed, and returns how many, and the longest time without success.
-// It may repeat messages only after an unknown outcome.
-func stream(t testing.TB, sink *Sink, topic string, stop <-chan struct{}) (confirmed, unknown int, stall time.Duration) {
-	last := time.Now()
-	for {
-		select {
-		case <-stop:
-			return confirmed, unknown, stall
-		default:
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		err := sink.Deliver(ctx, []*core.Message{{ID: fmt.Sprint(confirmed), Topic: topic, Body: fmt.Append(nil, confirmed), Attempt: 1}})
-		cancel()
-		switch class := each(1, err)[0]; class {
-		case wellDone:
-			confirmed++
-			stall = max(stall, time.Since(last))
-			last = time.Now()
-		case core.Unknown:
-			unknown++
-		case core.Permanent, core.Blocked:
-			t.Errorf("message %d: %v", confirmed, err)
-			return confirmed, unknown, stall
+// stream is one sender that delivers one message after the other, each until it
+// is confirmed.
+type stream struct {
+	sink    *Sink
+	topic   string
+	stop    chan struct{}
+	done    chan struct{}
+	sent    atomic.Int64 // confirmed
+	unknown int          // outcomes; read when done is closed
+	stall   time.Duration
+}
+
+func startStream(t testing.TB, c *testCluster, topic string) *stream {
+	s := &stream{sink: openTest(t, c.Addrs(), nil, nil), topic: topic, stop: make(chan struct{}), done: make(chan struct{})}
+	go s.run(t)
+	s.await(t, 10)
+	return s
+}
+
+// await waits until so many more messages are confirmed.
+func (s *stream) await(t testing.TB, more int64) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for want := s.sent.Load() + more; s.sent.Load() < want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the stream has come to a stop")
 		}
 	}
+}
+
+func (s *stream) run(t testing.TB) {
+	defer close(s.done)
+	defer s.sink.Close()
+	for last := time.Now(); ; {
+		select {
+		case <-s.stop:
+			return
+		default:
+		}
+		switch class, err := s.one(t); class {
+		case wellDone:
+			s.sent.Add(1)
+			s.stall = max(s.stall, time.Since(last))
+			last = time.Now()
+			continue
+		case core.Unknown:
+			s.unknown++
+		case core.Permanent, core.Blocked:
+			t.Errorf("message %d: %v", s.sent.Load(), err)
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // an engine would wait longer
+	}
+}
+
+func (s *stream) one(t testing.TB) (core.Class, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	n := s.sent.Load()
+	err := s.sink.Deliver(ctx, []*core.Message{{ID: fmt.Sprint(n), Topic: s.topic, Body: fmt.Append(nil, n), Attempt: 1}})
+	return each(1, err)[0], err
+}
+
+// end ends the stream and holds what arrived against it.
+func (s *stream) end(t *testing.T, c *testCluster, stall time.Duration) {
+	t.Helper()
+	s.await(t, 10)
+	close(s.stop)
+	<-s.done
+	t.Logf("%d confirmed, %d unknown, longest stall %s", s.sent.Load(), s.unknown, s.stall.Round(time.Millisecond))
+	if s.stall > stall {
+		t.Errorf("longest stall %s, want at most %s", s.stall, stall)
+	}
+	c.wantStream(t, s.topic, int(s.sent.Load()), s.unknown)
 }
 
 // TestThreeNodes moves leaders about under load, gently and by force. Nothing is
@@ -67,29 +116,16 @@ func TestThreeNodes(t *testing.T) {
 		stall time.Duration
 	}{
 		{"leader stopped", (*servers.Node).Stop, (*servers.Node).Start, 4 * time.Second},
-		{"leader killed", (*servers.Node).Kill, (*servers.Node).Start, 8 * time.Second}, // 3 s until the others notice
-		{"leader paused", func(n *servers.Node) { n.Pause(); time.Sleep(8 * time.Second) }, (*servers.Node).Resume, 12 * time.Second},
+		{"leader killed", (*servers.Node).Kill, (*servers.Node).Start, 12 * time.Second}, // it takes 3 s to be noticed
+		{"leader paused", (*servers.Node).Pause, (*servers.Node).Resume, 12 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			topic := c.topic(1)
-			sink := openTest(t, c.Addrs(), nil, nil)
-			defer sink.Close()
-			stop, done := make(chan struct{}), make(chan struct{})
-			var confirmed, unknown int
-			var stall time.Duration
-			go func() { defer close(done); confirmed, unknown, stall = stream(t, sink, topic, stop) }()
-			leader := c.Node(c.leaderOf(t, topic))
+			s := startStream(t, c, c.topic(1))
+			leader := c.Node(c.leaderOf(t, s.topic))
 			test.fault(leader)
-			c.leaderOf(t, topic)
-			time.Sleep(time.Second)
+			s.await(t, 10)
 			test.heal(leader)
-			close(stop)
-			<-done
-			t.Logf("%d confirmed, %d unknown, longest stall %s", confirmed, unknown, stall.Round(time.Millisecond))
-			if stall > test.stall {
-				t.Errorf("longest stall %s, want at most %s", stall, test.stall)
-			}
-			c.wantStream(t, topic, confirmed, unknown)
+			s.end(t, c, test.stall)
 		})
 	}
 	t.Run("leader moved", func(t *testing.T) { testLeaderMoved(t, c) })
@@ -99,34 +135,22 @@ func TestThreeNodes(t *testing.T) {
 // testLeaderMoved reassigns the partition to other brokers, so that its leader
 // changes while all are well.
 func testLeaderMoved(t *testing.T, c *testCluster) {
-	topic := c.topic(1)
-	sink := openTest(t, c.Addrs(), nil, nil)
-	defer sink.Close()
-	stop, done := make(chan struct{}), make(chan struct{})
-	var confirmed, unknown int
-	var stall time.Duration
-	go func() { defer close(done); confirmed, unknown, stall = stream(t, sink, topic, stop) }()
+	s := startStream(t, c, c.topic(1))
 	for range 4 {
-		old := c.leaderOf(t, topic)
+		old := c.leaderOf(t, s.topic)
 		replicas := []int{(old + 1) % 3, (old + 2) % 3}
 		answer, err := c.client.AlterPartitionReassignments(t.Context(), &kafka.AlterPartitionReassignmentsRequest{
-			Topic: topic, Assignments: []kafka.AlterPartitionReassignmentsRequestAssignment{{PartitionID: 0, BrokerIDs: replicas}}, Timeout: 5 * time.Second})
+			Topic: s.topic, Assignments: []kafka.AlterPartitionReassignmentsRequestAssignment{{PartitionID: 0, BrokerIDs: replicas}}, Timeout: 5 * time.Second})
 		if err != nil || answer.Error != nil {
 			t.Fatal(err, answer)
 		}
-		for deadline := time.Now().Add(20 * time.Second); c.leaderOf(t, topic) == old; {
+		for deadline := time.Now().Add(20 * time.Second); c.leaderOf(t, s.topic) == old; {
 			if time.Now().After(deadline) {
 				t.Fatal("the leader does not move")
 			}
 		}
 	}
-	close(stop)
-	<-done
-	t.Logf("%d confirmed, %d unknown, longest stall %s", confirmed, unknown, stall.Round(time.Millisecond))
-	if stall > 2*time.Second {
-		t.Errorf("longest stall %s, want at most 2s", stall)
-	}
-	c.wantStream(t, topic, confirmed, unknown)
+	s.end(t, c, 2*time.Second)
 }
 
 func testTooFewReplicas(t *testing.T, c *testCluster) {

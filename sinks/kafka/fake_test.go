@@ -57,7 +57,7 @@ type fakeProduce struct {
 
 type fakeAnswer struct {
 	code    kafka.Error
-	written bool // with an error: it came up after the records were written
+	written bool  // with an error: it came up after the records were written
 	culprit []int // named by the broker
 }
 
