@@ -115,6 +115,7 @@ func openDevStore(ctx context.Context, redisURL string, log *slog.Logger) (core.
 	if err != nil {
 		return nil, err
 	}
+	redisstore.LogClient(log)
 	return redisstore.Open(ctx, redisstore.Config{Addrs: r.Addrs, Username: r.Username, Password: r.Password,
 		DB: r.DB, TLS: tlsConfig, AllowVolatile: true, Log: log})
 }

@@ -66,6 +66,7 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 func (a *app) serve(ctx context.Context, c *config.Config) error {
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is the console sink's trouble only
 	log := newLogger(a.stderr, c.Log)
+	redisstore.LogClient(log)
 	sinks, err := openSinks(ctx, c, log)
 	if err != nil {
 		return err

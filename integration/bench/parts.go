@@ -21,12 +21,6 @@ func measurePark(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv("BENCH_DEBUG") != "" {
-		t, _ := b.redis.client.Info(ctx, "commandstats").Result()
-		c, _ := cpuTime(b.redis.cmd.Process.Pid)
-		o, _ := cpuTime(os.Getpid())
-		fmt.Println(t, c, o)
-	}
 	if err := b.redis.flush(ctx); err != nil {
 		return err
 	}
@@ -44,12 +38,6 @@ func measurePark(ctx context.Context, b *bench) error {
 		}
 		return nil
 	})
-	if os.Getenv("BENCH_DEBUG") != "" {
-		t, _ := b.redis.client.Info(ctx, "commandstats").Result()
-		c, _ := cpuTime(b.redis.cmd.Process.Pid)
-		o, _ := cpuTime(os.Getpid())
-		fmt.Println(t, c, o, time.Since(began))
-	}
 	b.table.rates(fmt.Sprintf("park, %d callers of one message each", callers), n/time.Since(began).Seconds(), raw, "≥ 60 %")
 	return errors.Join(err, br.stop())
 }
@@ -104,12 +92,12 @@ func burst(ctx context.Context, b *bench, n, others int) (raw, rate float64, fir
 }
 
 // measureLateness: a thousand messages a second, with a million others parked.
-func measureLateness(ctx context.Context, b *bench) error {
+func measureLateness(ctx context.Context, b *bench) (err error) {
 	br, err := b.openBridge(ctx)
 	if err != nil {
 		return err
 	}
-	defer br.stop()
+	defer func() { err = errors.Join(err, br.stop()) }()
 	if err := br.fill(ctx, million, bodySize, in(24*time.Hour)); err != nil {
 		return err
 	}
@@ -176,12 +164,12 @@ func measureMemory(ctx context.Context, b *bench) error {
 
 // measureIdle: processor time of bridge and Redis with a million messages
 // parked for tomorrow.
-func measureIdle(ctx context.Context, b *bench) error {
+func measureIdle(ctx context.Context, b *bench) (err error) {
 	br, err := b.openBridge(ctx)
 	if err != nil {
 		return err
 	}
-	defer br.stop()
+	defer func() { err = errors.Join(err, br.stop()) }()
 	if err := br.fill(ctx, million, bodySize, in(24*time.Hour)); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package httpdoor
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -88,7 +89,7 @@ func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
 	if cause == nil {
 		return
 	}
-	if cause == http.ErrAbortHandler {
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
 	s.config.Log.Error("request failed by a panic", "method", r.Method, "route", r.Pattern, "err", cause, "stack", string(debug.Stack()))

@@ -107,7 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	err := s.drain(ctx)
-	<-failed
+	<-failed // only says that the server was closed
 	return err
 }
 

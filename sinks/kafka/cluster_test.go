@@ -1,3 +1,5 @@
+//go:build unix
+
 package kafka
 
 import (
@@ -130,6 +132,33 @@ func TestThreeNodes(t *testing.T) {
 	}
 	t.Run("leader moved", func(t *testing.T) { testLeaderMoved(t, c) })
 	t.Run("too few replicas", func(t *testing.T) { testTooFewReplicas(t, c) })
+}
+
+// TestPausedBroker stops the only broker without killing it: the trouble is the
+// sink's, is said in time, and ends by itself.
+func TestPausedBroker(t *testing.T) {
+	c := startCluster(t, servers.KafkaOptions{Version: servers.Kafka4})
+	s := startStream(t, c, c.topic(1))
+	sink := openTest(t, c.Addrs(), nil, nil)
+	defer sink.Close()
+	if err := sink.Deliver(t.Context(), messages(s.topic+"x", "x")); isWhole(err) {
+		t.Fatal(err)
+	}
+	c.Node(0).Pause()
+	for try := range 3 {
+		err, took := deliverTimed(t, sink, messages(s.topic, "never mind"))
+		if !isWhole(err) || took > 4*time.Second || core.ClassOf(err) != core.Retry {
+			t.Errorf("try %d: got %v after %s, want one error of class retry", try, err, took)
+		}
+	}
+	if err := sink.Health(t.Context()); err == nil {
+		t.Error("Health is good while the broker stands still")
+	}
+	c.Node(0).Resume()
+	s.end(t, c, 20*time.Second)
+	if err := sink.Health(t.Context()); err != nil {
+		t.Errorf("Health when the broker goes on: %v", err)
+	}
 }
 
 // testLeaderMoved reassigns the partition to other brokers, so that its leader

@@ -1,12 +1,12 @@
+//go:build unix
+
 package kafka
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -40,32 +40,6 @@ func (c *testCluster) topic(partitions int, config ...string) string {
 	name := fmt.Sprintf("t.%d.%d", time.Now().UnixMilli(), c.topics.Add(1))
 	c.CreateTopic(name, partitions, config...)
 	return name
-}
-
-// configFor is a configuration with short timeouts, as JSON.
-func configFor(t testing.TB, addrs []string, more map[string]any) json.RawMessage {
-	t.Helper()
-	c := map[string]any{"brokers": addrs, "dial_timeout": "1s", "request_timeout": "2s"}
-	for name, value := range more {
-		c[name] = value
-	}
-	raw, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
-}
-
-func openTest(t testing.TB, addrs []string, more map[string]any, dial func(context.Context, string, string) (net.Conn, error)) *Sink {
-	t.Helper()
-	s, err := decode(configFor(t, addrs, more))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dial != nil {
-		s.dial = dial
-	}
-	return newSink(s)
 }
 
 // consume reads all partitions of a topic from the first record on, with nil

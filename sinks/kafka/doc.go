@@ -46,13 +46,16 @@
 // # Classes of errors
 //
 //	retry          no broker can be reached, or all was left unsent for want of time
-//	unknown        a request left and no clear answer came back
-//	permanent      the broker refuses this record; it was sent alone to be sure
+//	unknown        a request left and no clear answer came back, or the leader wrote
+//	               the records but was deposed before its replicas had them
+//	permanent      the broker refuses this record, which was sent alone to be sure,
+//	               or it is larger than max_message_bytes, or its partition does
+//	               not exist
 //	blocked        login, certificates, cluster permission or a setting is refused
 //	topic_blocked  the topic is missing or forbidden, or the partition has no
 //	               leader or too few replicas: trouble that is no message's fault
 //	               and spends no attempt
 //
-// A record that is refused while moving to a new leader is sent again within the
-// same Deliver, for up to two seconds: it is known not to have been stored.
+// Records that were certainly not written, as their partition has moved to
+// another leader, are sent there within the same Deliver, for up to two seconds.
 package kafka

@@ -3,6 +3,7 @@ package kafka
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,32 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 )
+
+// configFor is a configuration with short timeouts, as JSON.
+func configFor(t testing.TB, addrs []string, more map[string]any) json.RawMessage {
+	t.Helper()
+	c := map[string]any{"brokers": addrs, "dial_timeout": "1s", "request_timeout": "2s"}
+	for name, value := range more {
+		c[name] = value
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func openTest(t testing.TB, addrs []string, more map[string]any, dial func(context.Context, string, string) (net.Conn, error)) *Sink {
+	t.Helper()
+	s, err := decode(configFor(t, addrs, more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dial != nil {
+		s.dial = dial
+	}
+	return newSink(s)
+}
 
 // fakeCluster answers like Kafka brokers, over pipes, so that faults come at an
 // exact moment and time can be virtual. Fields are set before its first use, or

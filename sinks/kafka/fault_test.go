@@ -356,8 +356,6 @@ func TestWriteStalls(t *testing.T) {
 // nothing about it is unknown.
 func TestConnectionEndsWhileIdle(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		var cut bool
-		f.after = func(int) bool { return !cut }
 		for range 3 {
 			if err, _ := deliverTimed(t, sink, messages("t", "x")); err != nil {
 				t.Fatalf("after the broker ended the connection: %v", err)

@@ -1,27 +1,20 @@
+//go:build unix
+
 package kafka
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto/pbkdf2"
 	"crypto/sha256"
 	"crypto/sha512"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"hash"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"crypto/pbkdf2"
 
 	"github.com/segmentio/kafka-go"
 
@@ -60,6 +53,7 @@ func startSecured(t *testing.T, version string) (c *testCluster, addr, ca string
 		"super.users":                               "User:ANONYMOUS",
 		"allow.everyone.if.no.acl.found":            "true",
 		"connection.failed.authentication.delay.ms": "10",
+		"connections.max.reauth.ms":                 "2000", // so that logins expire during the tests
 	}})
 	c.addUser(t)
 	host, port, _ := net.SplitHostPort(c.Addrs()[0])
@@ -93,26 +87,6 @@ func (c *testCluster) allow(t testing.TB, topic string, operation kafka.ACLOpera
 	if err = errors.Join(append(answer.Errors, err)...); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func makeCertificate(t *testing.T) (certificate, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kafka"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
 func secured(mechanism, password, ca string) map[string]any {

@@ -15,7 +15,6 @@ import (
 
 // cluster is a name server and brokers in this process, with faults on demand.
 type cluster struct {
-	t       *testing.T
 	names   *server
 	brokers map[string]*broker
 
@@ -50,16 +49,15 @@ type stored struct {
 // action is what a broker does with a request; the zero value is to store the
 // messages and confirm.
 type action struct {
-	code    int // of the reply
-	remark  string
-	refuse  bool // don't store
-	silent  bool // don't reply
-	cut     bool // close the connection instead of a reply
-	replies int
+	code   int // of the reply
+	remark string
+	refuse bool // don't store
+	silent bool // don't reply
+	cut    bool // close the connection instead of a reply
 }
 
 func newCluster(t *testing.T, brokers ...string) *cluster {
-	c := &cluster{t: t, brokers: map[string]*broker{}, topics: map[string]int{"T": 4}}
+	c := &cluster{brokers: map[string]*broker{}, topics: map[string]int{"T": 4}}
 	for _, name := range brokers {
 		b := &broker{}
 		b.server = serve(t, "127.0.0.1:0", func(conn net.Conn, request command) bool { return b.answer(name, conn, request) })
@@ -88,7 +86,8 @@ type server struct {
 	answer   func(net.Conn, command) bool // false closes the connection
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
-	muted    chan struct{} // not nil: nothing is read until it is closed
+	muted    chan struct{}     // not nil: nothing is read until it is closed
+	frozen   map[net.Conn]bool // nothing is read from these until muted is closed
 	group    sync.WaitGroup
 }
 
@@ -134,7 +133,7 @@ func (s *server) read(conn net.Conn) {
 		delete(s.conns, conn)
 	}()
 	for {
-		s.held()
+		s.held(conn)
 		request, err := readCommand(conn)
 		if err != nil || !s.answer(conn, request) {
 			return
@@ -157,13 +156,26 @@ func (s *server) cut() {
 	}
 }
 
-func (s *server) held() {
+// held waits while the server, or this connection of it, is muted.
+func (s *server) held(conn net.Conn) {
 	s.mu.Lock()
 	muted := s.muted
+	if s.frozen != nil && !s.frozen[conn] {
+		muted = nil
+	}
 	s.mu.Unlock()
 	if muted != nil {
 		<-muted
 	}
+}
+
+// freeze is mute for the connections of the moment only, as if the network had
+// forgotten them.
+func (s *server) freeze(t *testing.T) {
+	s.mute(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = maps.Clone(s.conns)
 }
 
 // mute has the server stop reading, as a process that was stopped; the result
@@ -190,7 +202,7 @@ func reply(conn net.Conn, request command, code int, remark string, body []byte)
 
 // answer is the name server's.
 func (c *cluster) answer(conn net.Conn, request command) bool {
-	c.names.held()
+	c.names.held(conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch topic := request.ExtFields["topic"]; request.Code {
@@ -239,7 +251,7 @@ func (c *cluster) route(topic string) []byte {
 
 // answer is the broker's.
 func (b *broker) answer(name string, conn net.Conn, request command) bool {
-	b.held()
+	b.held(conn)
 	if request.Code != requestSendBatch {
 		reply(conn, request, codeSuccess, "", nil)
 		return true

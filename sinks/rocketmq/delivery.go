@@ -3,10 +3,12 @@ package rocketmq
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
+	clienterrors "github.com/apache/rocketmq-client-go/v2/errors"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -163,8 +165,8 @@ func (d *delivery) request(ctx context.Context, t *target, messages []*outgoing)
 		return fail(core.Retry, ofSink, err)
 	}
 	result, err := p.send(ctx, d.sendTimeout(), onWire(messages, t.queue))
-	if err == errHanging {
-		d.leaveBehind(p)
+	if err == errHanging || errors.Is(err, clienterrors.ErrRequestTimeout) && ctx.Err() == nil {
+		d.leaveBehind(p) // its connection may be dead although the broker is not
 	}
 	return d.judge(t, d.config.failureOf(result, err))
 }

@@ -19,7 +19,8 @@ import (
 
 // producer is one producer of the client library and the calls into it. A call
 // may hang past its context (a broker that stops reading holds its connection's
-// lock for two minutes), and the calls behind it hang as well. It is then left
+// lock for two minutes), and the calls behind it hang as well. Nor does the
+// library give up a connection over which no answer comes. The call is then left
 // behind, and with it the whole producer: the next has connections of its own.
 type producer struct {
 	client rocketmq.Producer

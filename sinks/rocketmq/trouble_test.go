@@ -192,6 +192,22 @@ func TestDeliverWithBrokerThatStopsReading(t *testing.T) {
 	}
 }
 
+// A connection that the network has forgotten, to a broker that works, is given
+// up with those who hang on it.
+func TestDeliverWithForgottenConnection(t *testing.T) {
+	c := newCluster(t, "a")
+	s := open(t, c, quick)
+	if err := s.Deliver(t.Context(), messages(1)); err != nil {
+		t.Fatal(err)
+	}
+	c.brokers["a"].freeze(t)
+	large := func(m *core.Message) { m.Body = make([]byte, 3<<20) }
+	wantClasses(t, s.Deliver(t.Context(), messages(4, key("k"), large)), "unknown")
+	if err := s.Deliver(t.Context(), messages(1)); err != nil {
+		t.Errorf("over a new connection: %v", err)
+	}
+}
+
 func TestDeliverReturnsWhenContextEnds(t *testing.T) {
 	c := newCluster(t, "a")
 	s := open(t, c)

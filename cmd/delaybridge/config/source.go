@@ -79,7 +79,6 @@ func (s *source) excerpt(line, column int) (text string, caret int) {
 			continue
 		}
 		out.WriteString(string(runes[end:from]))
-		end = from
 		if column-1 == from {
 			caret = len([]rune(out.String()))
 		}

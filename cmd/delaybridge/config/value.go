@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/core"
 )
 
 // valueError is what is wrong with a value, without the value itself: that may
@@ -50,49 +52,23 @@ func outOfRange(lowest, highest string) string {
 	return "must be " + lowest + " to " + highest
 }
 
-var durationParts = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d|w))+$`)
-
 const durationForm = "is not a duration: write a number with a unit, such as 500ms, 30s, 5m, 12h or 7d"
 
-// parseDuration reads Go's form, and d and w for 24 and 168 hours exactly.
+// parseDuration reads what core.ParseDuration does. A negative one is a number
+// out of range, not a slip of the pen.
 func parseDuration(s string) (time.Duration, error) {
-	if digits := strings.TrimPrefix(s, "-"); !durationParts.MatchString(digits) {
+	if rest, negative := strings.CutPrefix(s, "-"); negative && rest != "" {
+		return 0, errRange
+	}
+	d, err := core.ParseDuration(s)
+	if err != nil {
 		hint := ""
-		if _, err := strconv.ParseUint(digits, 10, 32); err == nil {
+		if _, notNumber := strconv.ParseUint(s, 10, 32); notNumber == nil {
 			hint = s + "s"
 		}
 		return 0, wrongForm(durationForm, hint)
 	}
-	if s[0] == '-' {
-		return 0, errRange
-	}
-	return sumDuration(s)
-}
-
-func sumDuration(s string) (time.Duration, error) {
-	total := time.Duration(0)
-	for s != "" {
-		digits := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
-		end := digits + strings.IndexFunc(s[digits:]+"0", func(r rune) bool { return '0' <= r && r <= '9' })
-		part, err := oneDuration(s[:digits], s[digits:end])
-		if err != nil || total > math.MaxInt64-part {
-			return 0, errRange
-		}
-		total, s = total+part, s[end:]
-	}
-	return total, nil
-}
-
-func oneDuration(digits, unit string) (time.Duration, error) {
-	hours := map[string]float64{"d": 24, "w": 168}[unit]
-	if hours == 0 {
-		return time.ParseDuration(digits + unit)
-	}
-	n, err := strconv.ParseFloat(digits, 64)
-	if ns := n * hours * float64(time.Hour); err == nil && ns < math.MaxInt64 {
-		return time.Duration(ns), nil
-	}
-	return 0, errRange
+	return d, nil
 }
 
 var sizeParts = regexp.MustCompile(`^([0-9]+)(B|kB|KiB|MB|MiB|GB|GiB)$`)

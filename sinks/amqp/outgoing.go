@@ -1,0 +1,182 @@
+package amqp
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// The options of a message.
+const (
+	optionExchange        = "exchange"
+	optionRoutingKey      = "routing_key"
+	optionContentType     = "content_type"
+	optionContentEncoding = "content_encoding"
+	optionCorrelationID   = "correlation_id"
+	optionReplyTo         = "reply_to"
+	optionType            = "type"
+	optionAppID           = "app_id"
+	optionExpiration      = "expiration_ms"
+)
+
+const (
+	// maxShort bounds all names and properties. The library closes the
+	// connection, and with it everybody's messages, on a longer one.
+	maxShort = 255
+	// maxTable bounds the encoded headers: they must fit into one frame of
+	// 128 KiB together with the other properties, or the broker closes the
+	// connection.
+	maxTable = 120 << 10
+	// maxExpiration is the largest time to live that RabbitMQ takes.
+	maxExpiration = 1<<32 - 1
+	// directReplyTo is a name that closes the channel of who may not use it.
+	directReplyTo = "amq.rabbitmq.reply-to"
+)
+
+// outgoing is a message as it is published.
+type outgoing struct {
+	exchange, key string
+	amqp091.Publishing
+}
+
+// outgoing translates m, or returns an *core.InvalidError that says why the
+// broker can't carry it.
+func (s *settings) outgoing(m *core.Message) (*outgoing, error) {
+	o := &outgoing{exchange: s.exchange, key: m.Topic}
+	o.MessageId, o.DeliveryMode, o.Body = m.ID, s.deliveryMode, m.Body
+	o.Priority = uint8(min(max(m.Priority, 0), core.MaxPriority))
+	if len(m.Body) > s.maxMessageSize {
+		return nil, tooLarge("body", "is larger than %d bytes, the broker's limit", s.maxMessageSize)
+	}
+	if err := checkShort("topic", m.Topic); err != nil {
+		return nil, err
+	}
+	if err := checkShort("id", m.ID); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Options)) {
+		if err := o.setOption(name, m.Options[name]); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.setHeaders(m); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func tooLarge(field, format string, args ...any) *core.InvalidError {
+	err := core.Invalidf(field, format, args...)
+	err.TooLarge = true
+	return err
+}
+
+// checkShort tells whether text fits into a short string of the protocol.
+func checkShort(field, text string) error {
+	switch {
+	case len(text) > maxShort:
+		return tooLarge(field, "is longer than %d bytes", maxShort)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		return core.Invalidf(field, "has control characters or invalid UTF-8")
+	}
+	return nil
+}
+
+func (o *outgoing) setOption(name, value string) error {
+	if strings.HasPrefix(name, core.OptionPrefix) {
+		return nil
+	}
+	field := "options." + name
+	if err := checkShort(field, value); err != nil {
+		return err
+	}
+	switch name {
+	case optionExchange:
+		o.exchange = value
+	case optionRoutingKey:
+		o.key = value
+	case optionContentType:
+		o.ContentType = value
+	case optionContentEncoding:
+		o.ContentEncoding = value
+	case optionCorrelationID:
+		o.CorrelationId = value
+	case optionType:
+		o.Type = value
+	case optionAppID:
+		o.AppId = value
+	case optionReplyTo:
+		if strings.HasPrefix(value, directReplyTo) {
+			return core.Invalidf(field, "can't be %s", directReplyTo)
+		}
+		o.ReplyTo = value
+	case optionExpiration:
+		return o.setExpiration(field, value)
+	default:
+		return core.Invalidf(field, "is not an option of an AMQP sink")
+	}
+	return nil
+}
+
+func (o *outgoing) setExpiration(field, value string) error {
+	ms, err := strconv.ParseUint(value, 10, 64)
+	if err != nil || ms > maxExpiration {
+		return core.Invalidf(field, "must be 0 to %d milliseconds", maxExpiration)
+	}
+	o.Expiration = strconv.FormatUint(ms, 10)
+	return nil
+}
+
+func (o *outgoing) setHeaders(m *core.Message) error {
+	headers := m.DeliveredHeaders()
+	o.Headers = make(amqp091.Table, len(headers))
+	size := 0
+	for _, h := range headers {
+		if isDelay(h.Name) {
+			continue
+		}
+		if err := checkHeader(o.Headers, h); err != nil {
+			return err
+		}
+		size += len(h.Name) + len(h.Value) + 6 // the lengths of both and the type
+		if h.Value == nil {
+			o.Headers[h.Name] = nil
+		} else {
+			o.Headers[h.Name] = string(h.Value)
+		}
+	}
+	if size > maxTable {
+		return tooLarge("headers", "are larger than %d bytes together", maxTable)
+	}
+	return nil
+}
+
+func checkHeader(before amqp091.Table, h core.Header) error {
+	if err := checkShort("headers", h.Name); err != nil {
+		return err
+	}
+	if _, repeated := before[h.Name]; repeated {
+		return core.Invalidf("headers", "have the name %q twice, which AMQP can't carry", core.Shorten(h.Name, 64))
+	}
+	if h.Name == "CC" || h.Name == "BCC" {
+		return core.Invalidf("headers", "have the name %s, which the broker takes as more routing keys", h.Name)
+	}
+	return nil
+}
+
+// isDelay tells the headers that brokers take as a request to delay: those of
+// RabbitMQ's delayed message plug-in and of AMQP 1.0.
+func isDelay(name string) bool {
+	switch strings.ToLower(name) {
+	case "x-delay", "x-opt-delivery-delay", "x-opt-delivery-time":
+		return true
+	}
+	return false
+}
