@@ -46,11 +46,32 @@ func (i *Interceptor) Sinks() []string { return i.ordered }
 // A message without an ID is given one, which Receipt.ID tells in any case.
 // The messages belong to Accept until it returns and are changed by it.
 func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receipt {
-	receipts := make([]Receipt, len(messages))
-	good, places := make([]*Message, 0, len(messages)), make([]int, 0, len(messages))
+	var refused map[int]error
 	now := time.Now()
 	for n, m := range messages {
 		if err := i.prepare(m, now); err != nil {
+			if refused == nil {
+				refused = make(map[int]error)
+			}
+			refused[n] = err
+		}
+	}
+	receipts := i.park(ctx, messages, refused)
+	for n := range receipts {
+		i.count(&receipts[n])
+	}
+	return receipts
+}
+
+// park parks what is not refused; mostly nothing is.
+func (i *Interceptor) park(ctx context.Context, messages []*Message, refused map[int]error) []Receipt {
+	if len(refused) == 0 {
+		return i.store.Park(ctx, messages...)
+	}
+	receipts := make([]Receipt, len(messages))
+	good, places := make([]*Message, 0, len(messages)), make([]int, 0, len(messages))
+	for n, m := range messages {
+		if err := refused[n]; err != nil {
 			receipts[n] = Receipt{ID: m.ID, Sink: m.Sink, Err: err}
 			continue
 		}
@@ -60,9 +81,6 @@ func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receip
 		for n, receipt := range i.store.Park(ctx, good...) {
 			receipts[places[n]] = receipt
 		}
-	}
-	for n := range receipts {
-		i.count(&receipts[n])
 	}
 	return receipts
 }

@@ -15,6 +15,7 @@ import (
 
 // Bounds of one park script and of one flight of them.
 const (
+	fullFlight        = 200 // that many need not wait for another flight to land
 	maxParkMessages   = 500
 	maxParkBytes      = 2 << 20
 	maxFlightMessages = 8000
@@ -23,9 +24,9 @@ const (
 )
 
 // parker gathers what many callers park at the same time into few round trips.
-// A flight leaves at once if fewer than maxFlights are under way; what comes
-// meanwhile waits for the next. So a lone message waits for nothing, and under
-// load the flights grow by themselves.
+// A flight leaves at once if none is under way, or if it is worth it and only a
+// few are; what comes meanwhile waits for the next. So a lone message waits for
+// nothing, and under load the flights grow by themselves.
 type parker struct {
 	store   *Store
 	mu      sync.Mutex
@@ -33,7 +34,8 @@ type parker struct {
 	flights int
 	// bucket is where messages go that may go anywhere. It moves on with each
 	// flight, so that those of one flight share one script call.
-	bucket int
+	bucket  int
+	tickets sync.Pool
 }
 
 // parking is one message on its way into the store.
@@ -41,6 +43,7 @@ type parking struct {
 	message *core.Message
 	bucket  int
 	payload []byte
+	due     int64 // as park.lua wants it
 	receipt *core.Receipt
 	ticket  *ticket
 }
@@ -53,8 +56,18 @@ type ticket struct {
 
 func (t *ticket) done() {
 	if t.left.Add(-1) == 0 {
-		close(t.landed)
+		t.landed <- struct{}{}
 	}
+}
+
+// ticket returns one for n messages.
+func (k *parker) ticket(n int) *ticket {
+	t, ok := k.tickets.Get().(*ticket)
+	if !ok {
+		t = &ticket{landed: make(chan struct{}, 1)}
+	}
+	t.left.Store(int64(n))
+	return t
 }
 
 // Park implements core.Store. It returns when every message has its answer or
@@ -72,23 +85,24 @@ func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Rece
 	}
 	anywhere := s.parker.anywhere()
 	batch := make([]parking, len(messages))
-	t := &ticket{landed: make(chan struct{})}
-	t.left.Store(int64(len(messages)))
+	t := s.parker.ticket(len(messages))
 	for n, m := range messages {
 		p := &batch[n]
-		*p = parking{message: m, bucket: s.place(m, anywhere), receipt: &receipts[n], ticket: t}
+		*p = parking{message: m, bucket: s.place(m, anywhere), due: whenMillis(core.When{At: m.DeliverAt, After: m.Delay}),
+			receipt: &receipts[n], ticket: t}
 		p.payload = appendPayload(make([]byte, 0, len(m.Body)+len(m.Topic)+len(m.Key)+16), m)
 		receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Durability: s.durable.level}
 	}
 	s.parker.add(batch)
-	return await(ctx, t, receipts)
+	return s.parker.await(ctx, t, receipts)
 }
 
 // await waits for the flights, which end in bounded time by themselves. A
 // caller that gives up earlier gets copies, as the flight still writes.
-func await(ctx context.Context, t *ticket, receipts []core.Receipt) []core.Receipt {
+func (k *parker) await(ctx context.Context, t *ticket, receipts []core.Receipt) []core.Receipt {
 	select {
 	case <-t.landed:
+		k.tickets.Put(t)
 		return receipts
 	case <-ctx.Done():
 	}
@@ -114,11 +128,11 @@ func (k *parker) add(batch []parking) {
 	for n := range batch {
 		k.waiting = append(k.waiting, &batch[n])
 	}
-	limit := maxFlights
+	limit, least := maxFlights, fullFlight
 	if k.store.durable.waits() {
-		limit = maxWaitingFlights
+		limit, least = maxWaitingFlights, 1
 	}
-	if k.flights < limit {
+	if k.flights == 0 || k.flights < limit && len(k.waiting) >= least {
 		k.flights++
 		go k.fly()
 	}
@@ -209,7 +223,7 @@ func (s *Store) parkArgs(g *parkGroup) []any {
 			last, countAt = kind, len(args)-1
 		}
 		args[countAt] = args[countAt].(int) + 1
-		args = append(args, m.ID, whenMillis(core.When{At: m.DeliverAt, After: m.Delay}), p.payload)
+		args = append(args, &m.ID, &p.due, p.payload) // pointers, as boxing the values would cost an allocation each
 		if kind.kind&kindExpires != 0 {
 			args = append(args, whenMillis(core.When{At: m.ExpiresAt, After: m.TTL}))
 		}
@@ -313,8 +327,7 @@ func (s *Store) readParked(g *parkGroup, waited error) {
 	}
 	from, least := number(reply[1]), number(reply[2])
 	for _, p := range g.load {
-		m := p.message
-		due := whenMillis(core.When{At: m.DeliverAt, After: m.Delay})
+		due := p.due
 		if due < 0 {
 			due = from - due - 1
 		}

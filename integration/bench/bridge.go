@@ -63,8 +63,11 @@ func (b *bench) openBridge(ctx context.Context) (*bridge, error) {
 		stop: func() error { cancel(); return <-ended }}, nil
 }
 
-func message(size int, edit func(*core.Message)) *core.Message {
-	m := &core.Message{Sink: benchSink, Topic: "t", Body: make([]byte, size)}
+// bytes that bodies share: making them is no part of what is measured.
+func body(size int) []byte { return make([]byte, size) }
+
+func message(body []byte, edit func(*core.Message)) *core.Message {
+	m := &core.Message{Sink: benchSink, Topic: "t", Body: body}
 	edit(m)
 	return m
 }
@@ -72,12 +75,13 @@ func message(size int, edit func(*core.Message)) *core.Message {
 // fill parks n messages in batches, as fast as it goes.
 func (br *bridge) fill(ctx context.Context, n, size int, edit func(*core.Message)) error {
 	const batch = 500
+	shared := body(size)
 	var next atomic.Int64
 	return parallel(8, func() error {
 		for next.Add(batch) <= int64(n) {
 			messages := make([]*core.Message, batch)
 			for i := range messages {
-				messages[i] = message(size, edit)
+				messages[i] = message(shared, edit)
 			}
 			for _, r := range br.in.Accept(ctx, messages...) {
 				if r.Err != nil {

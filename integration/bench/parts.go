@@ -16,7 +16,7 @@ const million = 1_000_000
 
 // measurePark: single messages from many callers at once, against the raw loop.
 func measurePark(ctx context.Context, b *bench) error {
-	const n, callers = 600_000, 2048
+	const n, callers = 600_000, 1024
 	raw, err := rawPark(ctx, b.redis.client, n, time.Now().Add(time.Hour))
 	if err != nil {
 		return err
@@ -28,11 +28,12 @@ func measurePark(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+	shared := body(bodySize)
 	began := time.Now()
 	var next atomic.Int64
 	err = parallel(callers, func() error {
 		for next.Add(1) <= n {
-			if r := br.in.Accept(ctx, message(bodySize, in(time.Hour)))[0]; r.Err != nil {
+			if r := br.in.Accept(ctx, message(shared, in(time.Hour)))[0]; r.Err != nil {
 				return r.Err
 			}
 		}
@@ -116,11 +117,12 @@ func measureLateness(ctx context.Context, b *bench) (err error) {
 func lateness(ctx context.Context, br *bridge, span time.Duration) (core.Totals, error) {
 	const every = time.Millisecond
 	n := int(span / every)
+	shared := body(bodySize)
 	br.sink.expect(n)
 	began := time.Now()
 	for i := range n {
 		time.Sleep(time.Until(began.Add(time.Duration(i) * every)))
-		if r := br.in.Accept(ctx, message(bodySize, in(3*time.Second)))[0]; r.Err != nil {
+		if r := br.in.Accept(ctx, message(shared, in(3*time.Second)))[0]; r.Err != nil {
 			return core.Totals{}, r.Err
 		}
 	}

@@ -43,6 +43,13 @@ func java(t TB) string {
 	return path
 }
 
+// jvm is the start of a command: a JVM that starts quickly and leaves its
+// temporary files in dir.
+func jvm(t TB, dir string) []string {
+	t.Helper()
+	return []string{java(t), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.io.tmpdir=" + dir}
+}
+
 // Fetch puts the jars of every server and version that the tests use into the
 // cache, so that later runs need no network.
 func Fetch() error {

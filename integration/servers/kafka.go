@@ -98,8 +98,8 @@ func (c *KafkaCluster) node(o KafkaOptions, lib string, id int, ports []int) *No
 	t.Helper()
 	dir, addr := t.TempDir(), loopback(ports[id])
 	config := writeFile(t, dir, "server.properties", o.properties(dir, id, ports))
-	command := append([]string{java(t)}, kafkaJVM...)
-	command = append(command, "-cp", filepath.Join(lib, "*"))
+	command := append(jvm(t, dir), "-Xms128m", "-Xmx384m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", filepath.Join(lib, "*"))
 	format := append(slices.Clone(command), "kafka.tools.StorageTool", "format", "-t", kafkaClusterID, "-c", config)
 	if out, err := exec.Command(format[0], format[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("format the directory of kafka: %v\n%s", err, out)
@@ -109,9 +109,6 @@ func (c *KafkaCluster) node(o KafkaOptions, lib string, id int, ports []int) *No
 	ready := func() error { return errors.Join(kafkaJoined(addr, id), c.led()) }
 	return &Node{t: t, what: fmt.Sprintf("kafka %d at %s", id, addr), process: p, readyIn: kafkaReadyIn, ready: ready}
 }
-
-var kafkaJVM = []string{"-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-	"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}
 
 // properties configure a small node that notices the loss of another quickly.
 func (o KafkaOptions) properties(dir string, id int, ports []int) string {

@@ -106,12 +106,12 @@ func (c *RocketMQCluster) rocketBroker(o RocketMQOptions, lib, dir string, port 
 // 17 has closed.
 func rocketJVM(t TB, lib, dir string, flags ...string) []string {
 	t.Helper()
-	command := append([]string{java(t)}, flags...)
+	command := append(jvm(t, dir), flags...)
 	for _, open := range []string{"java.nio", "sun.nio.ch", "java.lang", "jdk.internal.ref"} {
 		command = append(command, "--add-opens", "java.base/"+open+"=ALL-UNNAMED")
 	}
 	return append(command, "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED",
-		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home="+dir, "-cp", filepath.Join(lib, "*"))
+		"-Duser.home="+dir, "-cp", filepath.Join(lib, "*"))
 }
 
 // brokerConfig is that of a small broker, which also works on a full disk.
