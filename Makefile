@@ -37,7 +37,8 @@ fmt: ## Format the code
 	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
 
 .PHONY: bench
-bench: ## Measure throughput and lateness beside the raw limit of this machine
+bench: ## Measure speed and memory beside the raw limit of this machine; takes ten minutes
+	$(GO) test -run '^$$' -bench . -benchmem ./core/... ./interceptors/...
 	$(GO) run ./integration/bench
 
 .PHONY: brokers

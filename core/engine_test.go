@@ -470,3 +470,35 @@ func TestTotalsTellWhatHappened(t *testing.T) {
 		}
 	})
 }
+
+func TestRepeatWithAGeneratedIDIsADuplicate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, orders(nil)[0])
+		for _, key := range [][]byte{nil, []byte("k")} {
+			first := in.Accept(t.Context(), &core.Message{Sink: "orders", Topic: "t", Key: key, Delay: time.Hour})[0]
+			again := in.Accept(t.Context(), &core.Message{Sink: "orders", Topic: "t", Key: key, Delay: time.Hour, ID: first.ID})[0]
+			if first.Err != nil || again.Err != nil || !again.Duplicate || again.ID != first.ID {
+				t.Errorf("key %q: first %+v, again %+v", key, first, again)
+			}
+		}
+	})
+}
+
+func TestAnIDInTwoSinksIsAmbiguous(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, orders(nil)[0], &core.Dispatcher{Name: "parcels"})
+		in.Accept(t.Context(), message("a", time.Hour), message("a", time.Hour, func(m *core.Message) { m.Sink = "parcels" }), message("b", time.Hour))
+		if _, err := in.Cancel(t.Context(), core.Ref{ID: "a"}); !errors.Is(err, core.ErrAmbiguous) {
+			t.Errorf("cancel in two sinks: %v, want ambiguous", err)
+		}
+		if r, err := in.Cancel(t.Context(), core.Ref{ID: "a", Sink: "parcels"}); err != nil || r.Sink != "parcels" {
+			t.Errorf("cancel in the sink named: %+v, %v", r, err)
+		}
+		if r, err := in.Cancel(t.Context(), core.Ref{ID: "b"}); err != nil || r.State != core.Cancelled {
+			t.Errorf("cancel where it is: %+v, %v", r, err)
+		}
+		if _, err := in.Get(t.Context(), core.Ref{ID: "nobody"}); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("get of nobody: %v", err)
+		}
+	})
+}
