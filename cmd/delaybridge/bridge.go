@@ -15,13 +15,19 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
 	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	"github.com/delaybridge/delaybridge/sinks/amqp"
 	"github.com/delaybridge/delaybridge/sinks/console"
+	"github.com/delaybridge/delaybridge/sinks/kafka"
+	"github.com/delaybridge/delaybridge/sinks/rocketmq"
 )
 
 // sinkTypes are the ways out that a configuration can name.
 func sinkTypes() map[string]core.OpenFunc {
 	return map[string]core.OpenFunc{
-		"console": console.Open,
+		"amqp":     amqp.Open,
+		"console":  console.Open,
+		"kafka":    kafka.Open,
+		"rocketmq": rocketmq.Open,
 	}
 }
 

@@ -26,7 +26,7 @@ func env(pairs ...string) func(string) (string, bool) {
 }
 
 func decode(text string, pairs ...string) (*Config, error) {
-	return Decode("c.yaml", []byte(text), Options{SinkTypes: []string{"console", "kafka"}, LookupEnv: env(pairs...)})
+	return Decode("c.yaml", []byte(text), Options{SinkTypes: []string{"amqp", "console", "kafka", "rocketmq"}, LookupEnv: env(pairs...)})
 }
 
 // lines joins what a fault is expected to print.

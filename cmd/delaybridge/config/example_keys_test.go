@@ -19,7 +19,7 @@ func TestExampleHasEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := Options{SinkTypes: []string{"console"}}
+	options := Options{SinkTypes: []string{"amqp", "console", "kafka", "rocketmq"}}
 	checkExample(t, c.source, "", new(Config).fields(options))
 	checkExample(t, c.source, "sinks.console", new(Sink).fields(options))
 }
