@@ -26,6 +26,7 @@ const (
 type RedisOptions struct {
 	AOF       AOF
 	ReplicaOf *RedisServer // follows this one
+	Password  string       // of the user default; empty: none
 	Args      []string     // more of redis-server's arguments, which win over ours
 }
 
@@ -44,12 +45,13 @@ const redisReadyIn = 20 * time.Second
 func Redis(t TB, o RedisOptions) *RedisServer {
 	t.Helper()
 	if addrs := external("DELAYBRIDGE_TEST_REDIS"); addrs != nil {
-		if o.AOF != AOFEverySec || o.ReplicaOf != nil || o.Args != nil {
+		if o.AOF != AOFEverySec || o.ReplicaOf != nil || o.Password != "" || o.Args != nil {
 			t.Skipf("needs a redis-server of its own, and DELAYBRIDGE_TEST_REDIS is set")
 		}
 		return externalRedis(t, addrs[0])
 	}
 	s := newRedis(t, "redis", o.args()...)
+	s.password = o.Password
 	s.Start()
 	if o.ReplicaOf != nil {
 		s.await("follow "+o.ReplicaOf.addr, s.linkUp)
@@ -69,6 +71,9 @@ func (o RedisOptions) args() []string {
 	}
 	if o.ReplicaOf != nil {
 		args = append(args, "--replicaof", "127.0.0.1", portOf(o.ReplicaOf.addr))
+	}
+	if o.Password != "" {
+		args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)
 	}
 	return append(args, o.Args...)
 }

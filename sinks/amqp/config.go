@@ -151,9 +151,9 @@ func (c *config) setTimes(s *settings) error {
 		if t.written == "" {
 			continue
 		}
-		d, err := time.ParseDuration(t.written)
+		d, err := core.ParseDuration(t.written)
 		if err != nil {
-			return core.Invalidf(t.field, "is not a duration such as 5s")
+			return core.Invalidf(t.field, "%v", err)
 		}
 		if d < t.min || d > maxTimeout {
 			return core.Invalidf(t.field, "must be %s to %s", t.min, maxTimeout)

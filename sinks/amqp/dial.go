@@ -34,7 +34,7 @@ func (s *settings) handshake(raw net.Conn, n node, deadline time.Time) (*amqp091
 	if err := raw.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
-	var conn net.Conn = deadlineConn{raw, min(s.writeTimeout, s.dialTimeout)}
+	var conn net.Conn = deadlineConn{raw, s.writeTimeout}
 	if n.tls != nil {
 		encrypted := tls.Client(conn, n.tls)
 		if err := encrypted.Handshake(); err != nil {

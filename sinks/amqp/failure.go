@@ -54,7 +54,7 @@ func (b blame) class() core.Class {
 }
 
 // refusedDial classifies why a connection could not be made. Only what the
-// broker itself says about login or virtual host, and certificates, wait for an
+// broker itself says about login or virtual host, and trouble with TLS, wait for an
 // operator: the library's own ErrCredentials also stands for a connection that
 // broke while logging in.
 func refusedDial(err error) error {
@@ -67,7 +67,8 @@ func refusedDial(err error) error {
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
 	_, alert := errors.AsType[tls.AlertError](err)
-	if certificate || authority || alert {
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	if certificate || authority || alert || plain {
 		return core.Classify(core.Blocked, err)
 	}
 	return err

@@ -30,10 +30,10 @@ const (
 	// maxShort bounds all names and properties. The library closes the
 	// connection, and with it everybody's messages, on a longer one.
 	maxShort = 255
-	// maxTable bounds the encoded headers: they must fit into one frame of
-	// 128 KiB together with the other properties, or the broker closes the
-	// connection.
-	maxTable = 120 << 10
+	// maxProperties bounds the headers and other properties together: they must
+	// fit into one frame, or the broker closes the connection.
+	maxProperties = frameSize - frameOverhead
+	frameOverhead = 64
 	// maxExpiration is the largest time to live that RabbitMQ takes.
 	maxExpiration = 1<<32 - 1
 	// directReplyTo is a name that closes the channel of who may not use it.
@@ -44,6 +44,7 @@ const (
 type outgoing struct {
 	exchange, key string
 	amqp091.Publishing
+	properties int // their encoded size, headers included
 }
 
 // outgoing translates m, or returns an *core.InvalidError that says why the
@@ -68,6 +69,9 @@ func (s *settings) outgoing(m *core.Message) (*outgoing, error) {
 	}
 	if err := o.setHeaders(m); err != nil {
 		return nil, err
+	}
+	if o.properties > maxProperties {
+		return nil, tooLarge("headers", "are larger than %d bytes together with the other properties", maxProperties)
 	}
 	return o, nil
 }
@@ -97,6 +101,7 @@ func (o *outgoing) setOption(name, value string) error {
 	if err := checkShort(field, value); err != nil {
 		return err
 	}
+	o.properties += len(value) + 1
 	switch name {
 	case optionExchange:
 		o.exchange = value
@@ -137,7 +142,7 @@ func (o *outgoing) setExpiration(field, value string) error {
 func (o *outgoing) setHeaders(m *core.Message) error {
 	headers := m.DeliveredHeaders()
 	o.Headers = make(amqp091.Table, len(headers))
-	size := 0
+	o.properties += len(m.ID)
 	for _, h := range headers {
 		if isDelay(h.Name) {
 			continue
@@ -145,15 +150,12 @@ func (o *outgoing) setHeaders(m *core.Message) error {
 		if err := checkHeader(o.Headers, h); err != nil {
 			return err
 		}
-		size += len(h.Name) + len(h.Value) + 6 // the lengths of both and the type
+		o.properties += len(h.Name) + len(h.Value) + 6 // the lengths of both and the type
 		if h.Value == nil {
 			o.Headers[h.Name] = nil
 		} else {
 			o.Headers[h.Name] = string(h.Value)
 		}
-	}
-	if size > maxTable {
-		return tooLarge("headers", "are larger than %d bytes together", maxTable)
 	}
 	return nil
 }

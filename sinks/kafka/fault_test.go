@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -33,73 +32,12 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fakeCluster, sink *Sink))
 	})
 }
 
-func deliverTimed(t *testing.T, sink *Sink, batch []*core.Message) (error, time.Duration) {
+func deliverTimed(t *testing.T, sink *Sink, batch []*core.Message) (time.Duration, error) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	return sink.Deliver(ctx, batch), time.Since(begin)
-}
-
-func TestLoneMessageLeavesAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		for range 3 {
-			if err, took := deliverTimed(t, sink, messages("t", "lone")); err != nil || took != 0 {
-				t.Errorf("got %v after %s, want nil at once", err, took)
-			}
-		}
-	})
-}
-
-// TestRecordsAreGathered holds one request back and sees the fifteen Delivers
-// that come meanwhile leave together.
-func TestRecordsAreGathered(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		release := make(chan struct{})
-		f.before = func(int) bool { <-release; return true }
-		var group sync.WaitGroup
-		for n := range 16 {
-			group.Go(func() {
-				if err := sink.Deliver(t.Context(), messages("t", fmt.Sprint(n))); err != nil {
-					t.Errorf("Deliver: %v", err)
-				}
-			})
-			synctest.Wait()
-		}
-		close(release)
-		group.Wait()
-		if f.produces != 2 || len(f.stored("t", 0)) != 16 {
-			t.Errorf("%d requests for %d records, want 2 for 16", f.produces, len(f.stored("t", 0)))
-		}
-	})
-}
-
-func TestConnectionsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(1)
-		f.leaders["t"] = slices.Repeat([]int{1}, 64)
-		sink := f.openSink(t, map[string]any{"max_connections": 3})
-		defer sink.Close()
-		f.before = func(int) bool { time.Sleep(time.Millisecond); return true }
-		var group sync.WaitGroup
-		for n := range 64 {
-			group.Go(func() {
-				m := messages("t", "x")
-				m[0].Options["partition"] = fmt.Sprint(n)
-				if err := sink.Deliver(t.Context(), m); err != nil {
-					t.Errorf("partition %d: %v", n, err)
-				}
-			})
-		}
-		group.Wait()
-		if f.max > 4 {
-			t.Errorf("%d connections, want 3 for records and 1 for questions", f.max)
-		}
-		time.Sleep(31 * time.Second)
-		synctest.Wait()
-		if f.open != 0 {
-			t.Errorf("%d connections are open after the idle timeout", f.open)
-		}
-	})
+	err := sink.Deliver(ctx, batch)
+	return time.Since(begin), err
 }
 
 // TestCulpritStandsAlone has the broker refuse each batch that has one of the
@@ -183,13 +121,13 @@ func TestNeighbourIsSpared(t *testing.T) {
 
 func TestLeaderMoves(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		if err, _ := deliverTimed(t, sink, messages("t", "before")); err != nil {
+		if _, err := deliverTimed(t, sink, messages("t", "before")); err != nil {
 			t.Fatal(err)
 		}
 		f.set(func() { f.leaders["t"] = []int{0, 1, 1, 1} })
 		time.AfterFunc(300*time.Millisecond, func() { f.set(func() { f.leaders["t"][0] = 2 }) })
 		bodies := numbered(50)
-		err, took := deliverTimed(t, sink, messages("t", bodies...))
+		took, err := deliverTimed(t, sink, messages("t", bodies...))
 		if err != nil || took > time.Second {
 			t.Errorf("got %v after %s, want nil within a second", err, took)
 		}
@@ -207,13 +145,13 @@ func TestNoLeader(t *testing.T) {
 		for try, most := range []time.Duration{patience + maxBackOff, 0, 0} {
 			batch := messages("t", "no leader", "other partition")
 			batch[1].Options["partition"] = "1"
-			err, took := deliverTimed(t, sink, batch)
+			took, err := deliverTimed(t, sink, batch)
 			if diff := cmp.Diff([]core.Class{core.TopicBlocked, wellDone}, each(2, err)); diff != "" || took > most {
 				t.Errorf("try %d: after %s: %v %s", try, took, err, diff)
 			}
 		}
 		f.set(func() { f.leaders["t"][0] = 2 })
-		if err, _ := deliverTimed(t, sink, messages("t", "leader is back")); err != nil {
+		if _, err := deliverTimed(t, sink, messages("t", "leader is back")); err != nil {
 			t.Errorf("with a leader again: %v", err)
 		}
 	})
@@ -228,11 +166,11 @@ func TestOneBrokerAway(t *testing.T) {
 		for range 3 {
 			batch := messages("t", "away", "there")
 			batch[1].Options["partition"] = "1"
-			err, _ := deliverTimed(t, sink, batch)
+			_, err := deliverTimed(t, sink, batch)
 			if diff := cmp.Diff([]core.Class{core.TopicBlocked, wellDone}, each(2, err)); diff != "" {
 				t.Errorf("%v %s", err, diff)
 			}
-			err, _ = deliverTimed(t, sink, messages("t", "only away"))
+			_, err = deliverTimed(t, sink, messages("t", "only away"))
 			if isWhole(err) || core.ClassOf(err) != core.TopicBlocked {
 				t.Errorf("got %v, want topic_blocked for the message: another broker is well", err)
 			}
@@ -243,14 +181,14 @@ func TestOneBrokerAway(t *testing.T) {
 // TestAllBrokersAway: the trouble is the sink's, and a try costs little.
 func TestAllBrokersAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		if err, _ := deliverTimed(t, sink, messages("t", "first")); err != nil {
+		if _, err := deliverTimed(t, sink, messages("t", "first")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute) // no connection is left
 		synctest.Wait()
 		f.set(func() { f.down[1], f.down[2] = true, true; f.dials = nil })
 		for try := range 5 {
-			err, took := deliverTimed(t, sink, messages("t", numbered(10)...))
+			took, err := deliverTimed(t, sink, messages("t", numbered(10)...))
 			if !isWhole(err) || core.ClassOf(err) != core.Retry || took > time.Second {
 				t.Errorf("try %d: got %v after %s, want one error of class retry soon", try, err, took)
 			}
@@ -260,7 +198,7 @@ func TestAllBrokersAway(t *testing.T) {
 			t.Errorf("5 tries cost %d dials to 2 brokers", len(f.dials))
 		}
 		f.set(func() { f.down = map[int]bool{} })
-		if err, _ := deliverTimed(t, sink, messages("t", "back")); err != nil {
+		if _, err := deliverTimed(t, sink, messages("t", "back")); err != nil {
 			t.Errorf("when they are back: %v", err)
 		}
 	})
@@ -269,7 +207,7 @@ func TestAllBrokersAway(t *testing.T) {
 func TestReplyLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
 		f.after = func(int) bool { return false }
-		err, _ := deliverTimed(t, sink, messages("t", "stored"))
+		_, err := deliverTimed(t, sink, messages("t", "stored"))
 		if !isWhole(err) || core.ClassOf(err) != core.Unknown {
 			t.Errorf("got %v, want one error of class unknown", err)
 		}
@@ -284,7 +222,7 @@ func TestBrokerIsSilent(t *testing.T) {
 		silent := make(chan struct{})
 		defer close(silent)
 		f.after = func(int) bool { <-silent; return false }
-		err, took := deliverTimed(t, sink, messages("t", "stored"))
+		took, err := deliverTimed(t, sink, messages("t", "stored"))
 		if !isWhole(err) || core.ClassOf(err) != core.Unknown || took != 2*time.Second {
 			t.Errorf("got %v after %s, want class unknown after the request timeout", err, took)
 		}
@@ -338,13 +276,13 @@ func TestWriteStalls(t *testing.T) {
 				return wrapped, err
 			})
 			defer sink.Close()
-			if err, _ := deliverTimed(t, sink, messages("t", "first")); err != nil {
+			if _, err := deliverTimed(t, sink, messages("t", "first")); err != nil {
 				t.Fatal(err)
 			}
 			for _, c := range conns {
 				c.stall(limit)
 			}
-			err, _ := deliverTimed(t, sink, messages("t", "second"))
+			_, err := deliverTimed(t, sink, messages("t", "second"))
 			if got := f.stored("t", 0); err == nil && len(got) != 2 || err != nil && (len(got) != 1 || core.ClassOf(err) == core.Unknown) {
 				t.Errorf("limit %d: got %v, and stored is %q", limit, err, got)
 			}
@@ -357,7 +295,7 @@ func TestWriteStalls(t *testing.T) {
 func TestConnectionEndsWhileIdle(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
 		for range 3 {
-			if err, _ := deliverTimed(t, sink, messages("t", "x")); err != nil {
+			if _, err := deliverTimed(t, sink, messages("t", "x")); err != nil {
 				t.Fatalf("after the broker ended the connection: %v", err)
 			}
 			for n := range sink.cluster.brokers[fakeAddress(1)].lanes {
@@ -373,26 +311,10 @@ func TestConnectionEndsWhileIdle(t *testing.T) {
 	})
 }
 
-func TestThrottledBrokerIsLeftAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		f.throttle = 3 * time.Second // longer than the request timeout
-		var took [2]time.Duration
-		for n := range took {
-			var err error
-			if err, took[n] = deliverTimed(t, sink, messages("t", "x")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if took[0] != 0 || took[1] != 3*time.Second {
-			t.Errorf("Delivers took %s, want 0s and 3s", took)
-		}
-	})
-}
-
 // TestContextEnds: what has left may have arrived; what waited is never sent.
 func TestContextEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		if err, _ := deliverTimed(t, sink, messages("t", "first")); err != nil {
+		if _, err := deliverTimed(t, sink, messages("t", "first")); err != nil {
 			t.Fatal(err)
 		}
 		release := make(chan struct{})
@@ -417,40 +339,6 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-func TestMissingTopicIsAskedForOnceASecond(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		for range 100 {
-			err, took := deliverTimed(t, sink, messages("missing", "x"))
-			if isWhole(err) || core.ClassOf(err) != core.TopicBlocked || took != 0 {
-				t.Fatalf("got %v after %s, want topic_blocked at once", err, took)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		if f.questions > 10 {
-			t.Errorf("%d questions in 10 seconds", f.questions)
-		}
-		f.set(func() { f.leaders["missing"] = []int{2} })
-		time.Sleep(1100 * time.Millisecond)
-		if err, _ := deliverTimed(t, sink, messages("missing", "x")); err != nil {
-			t.Errorf("when the topic is there: %v", err)
-		}
-	})
-}
-
-func TestIdleSinkIsSilent(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
-		if err, _ := deliverTimed(t, sink, messages("t", "x")); err != nil {
-			t.Fatal(err)
-		}
-		questions, dials := f.questions, len(f.dials)
-		time.Sleep(24 * time.Hour)
-		synctest.Wait()
-		if f.questions != questions || len(f.dials) != dials {
-			t.Errorf("%d questions and %d dials in an idle day", f.questions-questions, len(f.dials)-dials)
-		}
-	})
-}
-
 // TestSlowBrokerIsPassedBy: when one broker does not answer, another is asked.
 func TestSlowBrokerIsPassedBy(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
@@ -462,7 +350,7 @@ func TestSlowBrokerIsPassedBy(t *testing.T) {
 			}
 			return f.dial(ctx, network, address)
 		}
-		if err, took := deliverTimed(t, sink, messages("t", "x")); err != nil || took > hedgeAfter {
+		if took, err := deliverTimed(t, sink, messages("t", "x")); err != nil || took > hedgeAfter {
 			t.Errorf("got %v after %s, want nil within %s", err, took, hedgeAfter)
 		}
 	})

@@ -33,7 +33,7 @@ func TestClassOfEachCode(t *testing.T) {
 				class = core.Unknown
 			}
 			f.set(func() { f.answer = func(fakeProduce) fakeAnswer { return fakeAnswer{code: code} } })
-			err, _ := deliverTimed(t, sink, messages("t", "x"))
+			_, err := deliverTimed(t, sink, messages("t", "x"))
 			if got := each(1, err)[0]; got != class {
 				t.Errorf("code %d: class %s, want %s: %v", code, got, class, err)
 			}
@@ -55,7 +55,7 @@ func TestErrorAfterWriting(t *testing.T) {
 				f.log = map[string][]string{}
 				f.answer = func(fakeProduce) fakeAnswer { return fakeAnswer{code: code, written: true} }
 			})
-			err, _ := deliverTimed(t, sink, messages("t", "x"))
+			_, err := deliverTimed(t, sink, messages("t", "x"))
 			if got := f.stored("t", 0); isWhole(err) || core.ClassOf(err) != core.Unknown || len(got) != 1 {
 				t.Errorf("%v: got %v, stored %d times, want class unknown, once", code, err, len(got))
 			}

@@ -1,0 +1,178 @@
+package amqp
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// TestBlamed goes through the codes with which a broker closes a channel.
+func TestBlamed(t *testing.T) {
+	tests := []struct {
+		code  int
+		class core.Class
+	}{
+		{amqp091.ContentTooLarge, core.Permanent},
+		{amqp091.NoRoute, core.TopicBlocked},
+		{amqp091.NoConsumers, core.TopicBlocked},
+		{amqp091.ConnectionForced, core.Unknown},
+		{amqp091.InvalidPath, core.Unknown},
+		{amqp091.AccessRefused, core.TopicBlocked},
+		{amqp091.NotFound, core.TopicBlocked},
+		{amqp091.ResourceLocked, core.TopicBlocked},
+		{amqp091.PreconditionFailed, core.Permanent},
+		{amqp091.FrameError, core.Permanent},
+		{amqp091.SyntaxError, core.Permanent},
+		{amqp091.CommandInvalid, core.Permanent},
+		{amqp091.ChannelError, core.Unknown},
+		{amqp091.UnexpectedFrame, core.Permanent},
+		{amqp091.ResourceError, core.Unknown},
+		{amqp091.NotAllowed, core.Unknown},
+		{amqp091.NotImplemented, core.Permanent},
+		{amqp091.InternalError, core.Unknown},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.code), func(t *testing.T) {
+			if got := blamed(&amqp091.Error{Code: tt.code, Server: true}).class(); got != tt.class {
+				t.Errorf("said by the broker: %s, want %s", got, tt.class)
+			}
+			if got := blamed(&amqp091.Error{Code: tt.code}); got != nobody {
+				t.Errorf("said by the library: blames %d, want nobody", got)
+			}
+		})
+	}
+	if blamed(nil) != nobody {
+		t.Error("no reason blames somebody")
+	}
+}
+
+func TestRefusedDial(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		want core.Class
+	}{
+		{"login refused", &amqp091.Error{Code: amqp091.AccessRefused, Server: true}, core.Blocked},
+		{"virtual host refused", &amqp091.Error{Code: amqp091.NotAllowed, Server: true}, core.Blocked},
+		{"connection broke while logging in", amqp091.ErrCredentials, core.Retry},
+		{"connection broke while opening the virtual host", amqp091.ErrVhost, core.Retry},
+		{"broker shuts down", &amqp091.Error{Code: amqp091.ConnectionForced, Server: true}, core.Retry},
+		{"broker fails", &amqp091.Error{Code: amqp091.InternalError, Server: true}, core.Retry},
+		{"unknown authority", fmt.Errorf("TLS: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), core.Blocked},
+		{"certificate refused", tls.AlertError(42), core.Blocked},
+		{"no TLS there", tls.RecordHeaderError{}, core.Blocked},
+		{"reset", &net.OpError{Op: "read", Err: errors.New("connection reset")}, core.Retry},
+		{"end", io.EOF, core.Retry},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := core.ClassOf(refusedDial(fmt.Errorf("wrapped: %w", tt.err))); got != tt.want {
+				t.Errorf("class %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestResult goes through what may be known of a batch and what Deliver makes
+// of it.
+func TestResult(t *testing.T) {
+	confirmed, refused := fate{judged, nil}, fate{judged, core.Classify(core.Permanent, io.ErrUnexpectedEOF)}
+	gone, waits := fate{lost, errLost}, fate{}
+	trouble := core.Classify(core.Blocked, errors.New("trouble"))
+	const blocked, permanent, unknown, none = core.Blocked, core.Permanent, core.Unknown, core.Class(-1)
+	tests := []struct {
+		name  string
+		fates []fate
+		whole core.Class   // of one error for all
+		each  []core.Class // of a verdict for each
+	}{
+		{"all confirmed", []fate{confirmed, confirmed}, none, nil},
+		{"nothing sent", []fate{waits, waits}, blocked, nil},
+		{"nothing known", []fate{gone, gone}, unknown, nil},
+		{"some sent, nothing known", []fate{gone, waits}, unknown, nil},
+		{"some confirmed", []fate{confirmed, gone, waits}, none, []core.Class{none, unknown, blocked}},
+		{"some refused", []fate{refused, waits}, none, []core.Class{permanent, blocked}},
+		{"all judged", []fate{refused, confirmed}, none, []core.Class{permanent, none}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := (&delivery{fates: tt.fates}).result(trouble)
+			verdicts, each := errors.AsType[core.BatchError](err)
+			switch {
+			case tt.each == nil && each:
+				t.Errorf("verdicts %v, want one answer", verdicts)
+			case tt.each == nil:
+				checkClass(t, err, tt.whole)
+			case len(verdicts) != len(tt.each):
+				t.Errorf("%v, want %d verdicts", err, len(tt.each))
+			default:
+				for i, want := range tt.each {
+					checkClass(t, verdicts[i], want)
+				}
+			}
+		})
+	}
+}
+
+// checkClass takes a negative class for no error.
+func checkClass(t testing.TB, err error, want core.Class) {
+	t.Helper()
+	switch {
+	case want < 0 && err != nil:
+		t.Errorf("%v, want no error", err)
+	case want >= 0 && (err == nil || core.ClassOf(err) != want):
+		t.Errorf("%v, want class %s", err, want)
+	}
+}
+
+func TestReturnsAreMatched(t *testing.T) {
+	sent := func(id, exchange, key string) *outgoing {
+		o := &outgoing{exchange: exchange, key: key}
+		o.MessageId = id
+		return o
+	}
+	messages := []*outgoing{sent("a", "x", "k"), sent("a", "x", "other"), sent("b", "x", "k")}
+	verdicts := make([]error, 3)
+	markReturned(amqp091.Return{MessageId: "a", Exchange: "x", RoutingKey: "other", ReplyCode: 312}, messages, verdicts)
+	markReturned(amqp091.Return{MessageId: "c", Exchange: "x", RoutingKey: "k", ReplyCode: 312}, messages, verdicts)
+	checkClass(t, verdicts[0], -1)
+	checkClass(t, verdicts[1], core.TopicBlocked)
+	checkClass(t, verdicts[2], -1)
+}
+
+func TestSuspectsAreBounded(t *testing.T) {
+	var s suspects
+	for i := range 3 * maxSuspects {
+		s.add(fmt.Sprint(i))
+	}
+	last := fmt.Sprint(3*maxSuspects - 1)
+	if !s.has(last) || len(s.ids) > maxSuspects {
+		t.Errorf("%d suspects are kept, the last one: %t; want at most %d and the last", len(s.ids), s.has(last), maxSuspects)
+	}
+	if s.clear(last); s.has(last) {
+		t.Error("a suspect that was cleared is one still")
+	}
+}
+
+func TestWriteDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		begin := time.Now()
+		_, err := deadlineConn{near, 3 * time.Second}.Write([]byte("nobody reads this"))
+		if n, ok := err.(net.Error); !ok || !n.Timeout() || time.Since(begin) != 3*time.Second {
+			t.Errorf("after %s: %v, want a timeout after 3s", time.Since(begin), err)
+		}
+	})
+}

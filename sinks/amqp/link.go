@@ -1,0 +1,122 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Between failed rounds over the nodes a link waits, at first shortly. Until
+// then every Deliver is told the last failure at once.
+const (
+	firstRedial = 50 * time.Millisecond
+	maxRedial   = 2 * time.Second
+)
+
+// link keeps one connection: it dials when the connection is wanted and not
+// there, once at a time for all who wait.
+type link struct {
+	sink *Sink
+
+	mu       sync.Mutex
+	current  *session
+	dialling chan struct{} // closed when the dial is over; nil: none is
+	next     int           // node to try first
+	failures int
+	failed   error // the last round over the nodes
+	redialAt time.Time
+	closed   bool
+	work     sync.WaitGroup // dials
+}
+
+func newLink(s *Sink) *link { return &link{sink: s, next: rand.IntN(len(s.nodes))} }
+
+// session returns the connection, and waits for it until ctx ends.
+func (l *link) session(ctx context.Context) (*session, error) {
+	for {
+		session, wait, err := l.look()
+		if wait == nil {
+			return session, err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for a connection: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// look returns what is there, or what to wait for.
+func (l *link) look() (*session, <-chan struct{}, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, nil, errClosed
+	case l.current != nil && !l.current.over():
+		return l.current, nil, nil
+	case l.dialling == nil && l.failed != nil && time.Now().Before(l.redialAt):
+		return nil, nil, l.failed
+	case l.dialling == nil:
+		l.dialling = make(chan struct{})
+		l.work.Go(l.dial)
+	}
+	return nil, l.dialling, nil
+}
+
+// dial makes one round over the nodes.
+func (l *link) dial() {
+	session, err := l.tryNodes(l.sink.life)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.dialling)
+	l.dialling = nil
+	l.current, l.failed = session, err
+	if err == nil {
+		l.failures = 0
+		return
+	}
+	wait := min(maxRedial, firstRedial<<min(l.failures, 10))
+	l.failures++
+	l.redialAt = time.Now().Add(wait/2 + rand.N(wait/2))
+}
+
+// tryNodes returns a session with the first node that takes us. The failure is
+// Blocked only if that is what all nodes say.
+func (l *link) tryNodes(ctx context.Context) (*session, error) {
+	var failures []error
+	blocked := true
+	for range l.sink.nodes {
+		session, err := l.sink.dial(ctx, l.sink.nodes[l.next])
+		if err == nil {
+			return session, nil
+		}
+		l.next = (l.next + 1) % len(l.sink.nodes)
+		if ctx.Err() != nil {
+			return nil, errClosed
+		}
+		blocked = blocked && core.ClassOf(err) == core.Blocked
+		failures = append(failures, err)
+	}
+	class := core.Retry
+	if blocked {
+		class = core.Blocked
+	}
+	return nil, core.Classify(class, fmt.Errorf("connect: %w", errors.Join(failures...)))
+}
+
+// close ends the connection and waits for a dial to end.
+func (l *link) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.work.Wait()
+	if l.current != nil {
+		l.current.close()
+	}
+}

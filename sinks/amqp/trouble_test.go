@@ -1,0 +1,350 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+func sharedRabbit(t testing.TB) *rabbit {
+	t.Helper()
+	return &rabbit{RabbitMQServer: servers.SharedRabbitMQ(t)}
+}
+
+func message(topic, body string) *core.Message {
+	now := time.Now()
+	return &core.Message{ID: core.NewIDs().New(0, now), Topic: topic, Body: []byte(body), DeliverAt: now.Truncate(time.Millisecond), Attempt: 1}
+}
+
+// deliver returns a verdict for each message and whether they came apart.
+func deliver(t testing.TB, s *Sink, limit time.Duration, batch ...*core.Message) (verdicts []error, each bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	err := s.Deliver(ctx, batch)
+	if verdicts, ok := errors.AsType[core.BatchError](err); ok {
+		return verdicts, true
+	}
+	return slices.Repeat([]error{err}, len(batch)), false
+}
+
+func mustDeliver(t testing.TB, s *Sink, batch ...*core.Message) {
+	t.Helper()
+	verdicts, _ := deliver(t, s, 30*time.Second, batch...)
+	for _, err := range verdicts {
+		checkClass(t, err, -1)
+	}
+}
+
+// bodies reads queue until it is empty.
+func (r *rabbit) bodies(t testing.TB, queue string) []string {
+	t.Helper()
+	channel := r.channel(t)
+	var bodies []string
+	for {
+		m, ok, err := channel.Get(queue, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return bodies
+		}
+		bodies = append(bodies, string(m.Body))
+	}
+}
+
+func closeAtEnd(t testing.TB, s *Sink) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPropertiesArrive(t *testing.T) {
+	r := sharedRabbit(t)
+	s := openTest(t, nil, r.URL())
+	closeAtEnd(t, s)
+	queue := r.queue(t, amqp091.Table{"x-max-priority": 10})
+	m := message(queue, "body")
+	m.Priority = 9
+	m.Options = map[string]string{"content_type": "text/plain", "content_encoding": "identity", "correlation_id": "c",
+		"reply_to": "answers", "type": "t", "app_id": "app", "expiration_ms": "60000"}
+	mustDeliver(t, s, m)
+	d, ok, err := r.channel(t).Get(queue, true)
+	if err != nil || !ok {
+		t.Fatal("nothing arrived", err)
+	}
+	got := []any{d.MessageId, d.ContentType, d.ContentEncoding, d.CorrelationId, d.ReplyTo, d.Type, d.AppId, d.Expiration, d.Priority, d.DeliveryMode}
+	want := []any{m.ID, "text/plain", "identity", "c", "answers", "t", "app", "60000", uint8(9), amqp091.Persistent}
+	if !slices.Equal(got, want) {
+		t.Errorf("properties %v, want %v", got, want)
+	}
+}
+
+func TestMissingExchangeIsMade(t *testing.T) {
+	r := sharedRabbit(t)
+	exchange, queue := r.name("later"), r.queue(t, nil)
+	s := openTest(t, map[string]any{"exchange": exchange}, r.URL())
+	closeAtEnd(t, s)
+	for range 3 {
+		verdicts, _ := deliver(t, s, 10*time.Second, message("key", "1"), message("key", "2"))
+		checkClass(t, verdicts[0], core.TopicBlocked)
+		checkClass(t, verdicts[1], core.TopicBlocked)
+	}
+	channel := r.channel(t)
+	if err := errors.Join(channel.ExchangeDeclare(exchange, "direct", true, false, false, false, nil),
+		channel.QueueBind(queue, "key", exchange, false, nil)); err != nil {
+		t.Fatal(err)
+	}
+	mustDeliver(t, s, message("key", "1"), message("key", "2"))
+	if got := r.bodies(t, queue); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("arrived: %q", got)
+	}
+}
+
+// TestExchangeVanishes deletes an exchange that was in use: what was under way
+// is unknown once, then each message is told the truth.
+func TestExchangeVanishes(t *testing.T) {
+	r := sharedRabbit(t)
+	exchange, queue := r.exchange(t, "vanishes"), r.queue(t, nil)
+	channel := r.channel(t)
+	if err := channel.QueueBind(queue, "key", exchange, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, nil, r.URL())
+	closeAtEnd(t, s)
+	bad := func(body string) *core.Message {
+		m := message("key", body)
+		m.Options = map[string]string{"exchange": exchange}
+		return m
+	}
+	mustDeliver(t, s, bad("first"), message(queue, "first by the default exchange"))
+	if err := channel.ExchangeDelete(exchange, false, false); err != nil {
+		t.Fatal(err)
+	}
+	batch := []*core.Message{message(queue, "good 1"), bad("bad 1"), message(queue, "good 2"), bad("bad 2"), message(queue, "good 3")}
+	verdicts, _ := deliver(t, s, 10*time.Second, batch...)
+	for i, err := range verdicts {
+		if i%2 == 1 && core.ClassOf(err) != core.TopicBlocked && core.ClassOf(err) != core.Unknown {
+			t.Errorf("message %d to an exchange that vanished: %v", i, err)
+		}
+	}
+	verdicts, _ = deliver(t, s, 10*time.Second, batch...)
+	for i, err := range verdicts {
+		if want := core.Class(-1); i%2 == 0 {
+			checkClass(t, err, want)
+		} else {
+			checkClass(t, err, core.TopicBlocked)
+		}
+	}
+	for _, want := range []string{"good 1", "good 2", "good 3"} {
+		if !slices.Contains(r.bodies(t, queue), want) && want == "good 1" {
+			t.Errorf("%s did not arrive", want)
+		}
+	}
+}
+
+// TestPoisonIsIsolated lets the broker have a lower limit for bodies than the
+// sink knows: it closes the channel then, whatever else is on it.
+func TestPoisonIsIsolated(t *testing.T) {
+	r := startRabbit(t)
+	r.Ctl("eval", "persistent_term:put(max_message_size, 10000), application:set_env(rabbit, max_message_size, 10000).")
+	s := openTest(t, nil, r.URL())
+	closeAtEnd(t, s)
+	queue := r.queue(t, nil)
+	mustDeliver(t, s, message(queue, "first"))
+	batch := make([]*core.Message, 20)
+	for i := range batch {
+		batch[i] = message(queue, fmt.Sprintf("good %d", i))
+	}
+	const poison = 7
+	batch[poison].Body = make([]byte, 20_000)
+
+	final := make([]error, len(batch))
+	pending := batch
+	for try := 1; len(pending) > 0; try++ {
+		if try > 2 {
+			t.Fatalf("%d messages have no verdict after %d tries", len(pending), try-1)
+		}
+		verdicts, _ := deliver(t, s, 10*time.Second, pending...)
+		var again []*core.Message
+		for i, err := range verdicts {
+			if core.ClassOf(err) == core.Unknown && err != nil {
+				again = append(again, pending[i])
+				continue
+			}
+			final[slices.Index(batch, pending[i])] = err
+		}
+		pending = again
+	}
+	for i, err := range final {
+		if i == poison {
+			checkClass(t, err, core.Permanent)
+		} else {
+			checkClass(t, err, -1)
+		}
+	}
+	if len(s.suspects.ids) > 0 {
+		t.Errorf("%d suspects are left", len(s.suspects.ids))
+	}
+	arrived := r.bodies(t, queue)
+	for i, m := range batch {
+		if i != poison && !slices.Contains(arrived, string(m.Body)) {
+			t.Errorf("message %d was confirmed but has not arrived", i)
+		}
+	}
+}
+
+// TestMemoryAlarm checks that the sink stops when the broker asks for it, says
+// so, and goes on afterwards.
+func TestMemoryAlarm(t *testing.T) {
+	r := startRabbit(t)
+	s := openTest(t, nil, r.URL())
+	closeAtEnd(t, s)
+	queue := r.queue(t, nil)
+	mustDeliver(t, s, message(queue, "before"))
+	r.MemoryAlarm(true)
+	// The broker tells a connection when it publishes.
+	verdicts, _ := deliver(t, s, time.Second, message(queue, "into the alarm"))
+	if class := core.ClassOf(verdicts[0]); verdicts[0] == nil || class != core.Unknown && class != core.Blocked {
+		t.Fatalf("into the alarm: %v, want unknown or blocked", verdicts[0])
+	}
+	for range 3 {
+		begin := time.Now()
+		verdicts, each := deliver(t, s, 10*time.Second, message(queue, "held back"), message(queue, "held back"))
+		checkClass(t, verdicts[0], core.Blocked)
+		if took := time.Since(begin); each || took > time.Second {
+			t.Errorf("during the alarm: %v after %s, want one answer at once", verdicts, took)
+		}
+	}
+	if err := s.Health(t.Context()); core.ClassOf(err) != core.Blocked {
+		t.Errorf("Health during the alarm: %v, want class blocked", err)
+	}
+	r.MemoryAlarm(false)
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		verdicts, _ = deliver(t, s, 5*time.Second, message(queue, "after"))
+		if verdicts[0] == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after the alarm: %v", verdicts[0])
+		}
+	}
+	got := r.bodies(t, queue)
+	if slices.Contains(got, "held back") || !slices.Contains(got, "before") || !slices.Contains(got, "after") {
+		t.Errorf("arrived: %q", got)
+	}
+}
+
+// TestBrokerPauses stops the broker's process for a while, as a machine that
+// swaps does: connections stay, nothing answers.
+func TestBrokerPauses(t *testing.T) {
+	r := startRabbit(t)
+	s := openTest(t, nil, r.URL())
+	closeAtEnd(t, s)
+	queue := r.queue(t, nil)
+	mustDeliver(t, s, message(queue, "before"))
+	r.Pause()
+	for _, want := range []core.Class{core.Unknown, core.Retry, core.Retry} {
+		begin := time.Now()
+		verdicts, _ := deliver(t, s, 1500*time.Millisecond, message(queue, "during"))
+		checkClass(t, verdicts[0], want)
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("Deliver took %s of 1.5s", took)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := s.Health(ctx); err == nil {
+		t.Error("Health is good while the broker is paused")
+	}
+	r.Resume()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		verdicts, _ := deliver(t, s, 3*time.Second, message(queue, "after"))
+		if verdicts[0] == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after the pause: %v", verdicts[0])
+		}
+	}
+	if got := r.bodies(t, queue); len(got) > 3 {
+		t.Errorf("arrived: %q, want at most one during the pause", got)
+	}
+}
+
+func TestOtherNodesAreTried(t *testing.T) {
+	r := sharedRabbit(t)
+	queue := r.queue(t, nil)
+	s := openTest(t, nil, "amqp://127.0.0.1:1/", r.URL(), "amqp://127.0.0.1:2/")
+	closeAtEnd(t, s)
+	mustDeliver(t, s, message(queue, "1"))
+	s.links[0].current.kill(errors.New("killed by the test"))
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		verdicts, _ := deliver(t, s, 5*time.Second, message(queue, "2"))
+		if verdicts[0] == nil {
+			break
+		}
+		if core.ClassOf(verdicts[0]) != core.Retry || time.Now().After(deadline) {
+			t.Fatalf("%v, want retry or success", verdicts[0])
+		}
+	}
+}
+
+func TestRefusedConnections(t *testing.T) {
+	r := sharedRabbit(t)
+	nobody := "amqp://127.0.0.1:1/"
+	wrong := through(t, "amqp://guest:wrong-secret@host/", r.Addr())
+	noHost := r.URL() + "no-such-host"
+	tests := []struct {
+		name string
+		urls []string
+		want core.Class
+	}{
+		{"nobody listens", []string{nobody}, core.Retry},
+		{"wrong password", []string{wrong}, core.Blocked},
+		{"virtual host is missing", []string{noHost}, core.Blocked},
+		{"wrong password and nobody", []string{wrong, nobody}, core.Retry},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openTest(t, nil, tt.urls...)
+			closeAtEnd(t, s)
+			verdicts, each := deliver(t, s, 10*time.Second, message("queue", "1"), message("queue", "2"))
+			checkClass(t, verdicts[0], tt.want)
+			if each {
+				t.Error("a verdict for each message, want one answer for the sink")
+			}
+			if strings.Contains(verdicts[0].Error(), "wrong-secret") {
+				t.Errorf("the password is shown: %v", verdicts[0])
+			}
+		})
+	}
+}
+
+// TestDialsAreRationed calls a sink again and again whose broker is down.
+func TestDialsAreRationed(t *testing.T) {
+	s := openTest(t, nil, "amqp://127.0.0.1:1/")
+	closeAtEnd(t, s)
+	deadline := time.Now().Add(300 * time.Millisecond)
+	for time.Now().Before(deadline) {
+		verdicts, _ := deliver(t, s, time.Second, message("queue", "1"))
+		checkClass(t, verdicts[0], core.Retry)
+	}
+	s.links[0].mu.Lock()
+	defer s.links[0].mu.Unlock()
+	if n := s.links[0].failures; n < 2 || n > 8 {
+		t.Errorf("%d dials in 300ms, want a few", n)
+	}
+}
