@@ -19,7 +19,7 @@ const (
 	maxParkMessages   = 500
 	maxParkBytes      = 2 << 20
 	maxFlightMessages = 8000
-	maxFlights        = 2
+	maxFlights        = 3
 	maxWaitingFlights = 16 // where each waits for replicas or disk
 )
 
@@ -43,7 +43,8 @@ type parking struct {
 	message *core.Message
 	bucket  int
 	payload []byte
-	due     int64 // as park.lua wants it
+	due     int64  // as park.lua wants it
+	member  string // in the due set, if the guess of its number is right
 	receipt *core.Receipt
 	ticket  *ticket
 }
@@ -90,7 +91,7 @@ func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Rece
 		p := &batch[n]
 		*p = parking{message: m, bucket: s.place(m, anywhere), due: whenMillis(core.When{At: m.DeliverAt, After: m.Delay}),
 			receipt: &receipts[n], ticket: t}
-		p.payload = appendPayload(make([]byte, 0, len(m.Body)+len(m.Topic)+len(m.Key)+16), m)
+		p.payload = appendPayload(make([]byte, 0, len(m.Body)+len(m.Topic)+len(m.Key)+16+maxTail), m)
 		receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Durability: s.durable.level}
 	}
 	s.parker.add(batch)
@@ -188,13 +189,9 @@ func (s *Store) parkAll(load []*parking) {
 
 // group sorts a flight by bucket, keeping the order within each.
 func (s *Store) group(load []*parking) []*parkGroup {
-	type address struct {
-		sink   string
-		bucket int
-	}
-	open, groups := make(map[address]*parkGroup, s.keys.buckets), make([]*parkGroup, 0, s.keys.buckets)
+	open, groups := make(map[bucketAddress]*parkGroup, s.keys.buckets), make([]*parkGroup, 0, s.keys.buckets)
 	for _, p := range load {
-		at := address{p.message.Sink, p.bucket}
+		at := bucketAddress{p.message.Sink, p.bucket}
 		g := open[at]
 		if g == nil || len(g.load) == maxParkMessages || g.size+len(p.payload) > maxParkBytes && g.size > 0 {
 			g = &parkGroup{sink: at.sink, bucket: at.bucket, keys: s.keys.bucket(at.sink, at.bucket)}
@@ -212,18 +209,45 @@ func (s *Store) parkArgs(g *parkGroup) []any {
 	if s.durable.waits() {
 		touch = "1"
 	}
-	args := make([]any, 0, 8+3*len(g.load))
+	args := make([]any, 0, 16+4*len(g.load))
 	args = append(args, s.keys.wakeChannel(s.config.Instance, g.sink), g.bucket, s.config.window(g.sink), touch)
-	last, countAt := parkKind{}, -1
-	for _, p := range g.load {
-		m := p.message
-		kind := kindOf(m)
-		if countAt < 0 || kind != last {
-			args = append(args, kind.kind, kind.priority, 0)
-			last, countAt = kind, len(args)-1
+	for load := g.load; len(load) > 0; {
+		kind, n := kindOf(load[0].message), 1
+		for n < len(load) && kindOf(load[n].message) == kind {
+			n++
 		}
-		args[countAt] = args[countAt].(int) + 1
-		args = append(args, &m.ID, &p.due, p.payload) // pointers, as boxing the values would cost an allocation each
+		args = append(args, kind.kind, kind.priority, n)
+		if kind.kind == kindGenerated {
+			args = s.readyRun(args, g, load[:n])
+		} else {
+			args = otherRun(args, load[:n], kind)
+		}
+		load = load[n:]
+	}
+	return args
+}
+
+// readyRun appends messages as they are to be stored, if nobody else has parked
+// in the bucket meanwhile. Pointers spare an allocation for each argument.
+func (s *Store) readyRun(args []any, g *parkGroup, load []*parking) []any {
+	seq := s.numbers.reserve(g.sink, g.bucket, len(load))
+	args = append(args, seq)
+	for n, p := range load {
+		number := appendSeq(make([]byte, 0, seqLen+len(p.message.ID)), seq+int64(n))
+		p.payload = append(append(p.payload, number...), kindGenerated)
+		p.member = string(append(number, p.message.ID...))
+		args = append(args, &p.message.ID, p.payload)
+	}
+	for _, p := range load {
+		args = append(args, &p.due, &p.member)
+	}
+	return args
+}
+
+func otherRun(args []any, load []*parking, kind parkKind) []any {
+	for _, p := range load {
+		m := p.message
+		args = append(args, &m.ID, &p.due, p.payload)
 		if kind.kind&kindExpires != 0 {
 			args = append(args, whenMillis(core.When{At: m.ExpiresAt, After: m.TTL}))
 		}
@@ -312,7 +336,7 @@ var errReply = errors.New("unexpected reply of a script")
 // readParked turns the reply of one call of park.lua into receipts.
 func (s *Store) readParked(g *parkGroup, waited error) {
 	reply, err := g.call.Slice()
-	if err == nil && (len(reply) < 3 || len(reply)%2 == 0) {
+	if err == nil && (len(reply) < 4 || len(reply)%2 != 0) {
 		err = errReply
 	}
 	if err != nil {
@@ -326,6 +350,7 @@ func (s *Store) readParked(g *parkGroup, waited error) {
 		s.owned.wake(g.sink, g.bucket)
 	}
 	from, least := number(reply[1]), number(reply[2])
+	s.numbers.learn(g.sink, g.bucket, number(reply[3]))
 	for _, p := range g.load {
 		due := p.due
 		if due < 0 {
@@ -333,7 +358,7 @@ func (s *Store) readParked(g *parkGroup, waited error) {
 		}
 		p.receipt.State, p.receipt.DeliverAt = core.Scheduled, time.UnixMilli(max(due, least))
 	}
-	for n := 3; n < len(reply); n += 2 {
+	for n := 4; n < len(reply); n += 2 {
 		if at := number(reply[n]); at < int64(len(g.load)) {
 			readTaken(reply[n+1], g.load[at].receipt)
 		}

@@ -29,6 +29,7 @@ type Store struct {
 	parker  parker
 	owned   ownedBuckets
 	ids     *core.IDs
+	numbers numbers
 }
 
 var (

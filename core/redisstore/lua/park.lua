@@ -4,12 +4,17 @@
 --           so that a WAIT behind this covers the message that is there already
 --   then runs of messages of one kind (at most 500 messages in all), each run:
 --     kind: 2 if the ids were generated, + 1 if they expire; priority; count
---     and for each message: id; due; payload; with expiry also that.
+--     kind 2: the number of acceptance that the first has if the caller guessed right;
+--       for each message id, record; then for each message due, member
+--     else: for each message id, due, payload; with expiry also that
 --   Times are ms of the epoch if >= 0, and -1-ms from now if < 0.
 --   A generated id is not looked for: it is there by no chance worth a look-up.
+--   So its message can come ready to be stored, which halves the work here. If
+--   another has parked meanwhile, the guess is wrong and the numbers are put right.
 -- Reply: {1 if the caller is to wake its own loop, else 0; ms that delays count from;
---   ms that a due time is at least; then for each message that was not parked:
---   its position from 0, and {state, due, failure} of the same message, or {} for a conflict}
+--   ms that a due time is at least; the last number given; then for each message that was
+--   not parked: its position from 0, and {state, due, failure} of the same message, or {}
+--   for a conflict}
 local call, char, floor, argv = redis.call, string.char, math.floor, ARGV
 local window, up = tonumber(argv[3]), math.ceil(micros / 1000)
 local o = call('HMGET', owner, 'seq', 'prio', 'hand')
@@ -35,7 +40,7 @@ local function resolve(arg)
   return text
 end
 
-local records, r, reply, fresh, same = {}, 0, {0, up, least}, {}, {}
+local records, r, reply, fresh, same = {}, 0, {0, up, least, 0}, {}, {}
 
 -- standing tells of one run which ids are taken: id -> record, or true if it
 -- was settled not long ago.
@@ -62,50 +67,89 @@ local function repeated(position, id, record, payload)
   same[#reply] = id
 end
 
-local touched, dues, position, a, last = prio, {}, 0, 5, #argv
+local touched, dues, position = prio, {}, 0
 local page, head4 = -1, nil -- what numbers of acceptance share, but for the last byte
-while a <= last do
-  local kind, p, count = tonumber(argv[a]), tonumber(argv[a + 1]), tonumber(argv[a + 2])
+
+local function next_number()
+  seq = seq + 1
+  local low = seq % 256
+  if (seq - low) / 256 ~= page then
+    page = (seq - low) / 256
+    head4 = bytes4(page)
+  end
+  return head4 .. char(low)
+end
+
+-- dues_of is where the members of a priority are gathered.
+local function dues_of(p)
+  if p > touched then touched = p end
+  dues[p] = dues[p] or {}
+  return dues[p]
+end
+
+-- ready takes a run of kind 2 and returns where it ends.
+local function ready(a, p, count)
+  local d, from, members = dues_of(p), a + 4, a + 4 + 2 * count
+  local final = members + 2 * count - 1
+  if tonumber(argv[a + 3]) == seq + 1 then
+    seq = seq + count
+  else
+    for i = 0, 2 * count - 2, 2 do
+      local number = next_number()
+      argv[from + i + 1] = argv[from + i + 1]:sub(1, -7) .. number .. char(2)
+      argv[members + i + 1] = number .. argv[from + i]
+    end
+  end
+  local z = #d
+  for i = members, final, 2 do
+    local due_arg = argv[i]
+    d[z + 1], d[z + 2] = resolved[due_arg] or resolve(due_arg), argv[i + 1]
+    z = z + 2
+  end
+  return from, final
+end
+
+-- other takes a run of another kind and returns where it ends.
+local function other(a, kind, p, count)
   local width = 3 + kind % 2
   local first, final = a + 3, a + 2 + count * width
-  local taken = kind < 2 and standing(first, final, width) or {}
-  if p > touched then touched = p end
-  local d = dues[p] or {}
-  dues[p] = d
-  local z = #d
+  local taken, tail, d = kind < 2 and standing(first, final, width) or {}, char(kind), dues_of(p)
   for i = first, final, width do
     local id, payload = argv[i], argv[i + 2]
-    local before = taken[id]
-    if before then
-      repeated(position, id, before, payload)
+    if taken[id] then
+      repeated(position, id, taken[id], payload)
     else
-      seq = seq + 1
-      local low = seq % 256
-      if (seq - low) / 256 ~= page then
-        page = (seq - low) / 256
-        head4 = bytes4(page)
-      end
-      local record
-      if width == 4 then
-        record = payload .. expiry_bytes(tonumber(argv[i + 3])) .. head4 .. char(low, kind)
-      else
-        record = payload .. head4 .. char(low, kind)
-      end
+      local number, expiry = next_number(), width == 4 and expiry_bytes(tonumber(argv[i + 3])) or ''
+      local record = payload .. expiry .. number .. tail
       if kind < 2 then taken[id] = record; fresh[id] = record end
       records[r + 1], records[r + 2] = id, record
       r = r + 2
-      local due_arg = argv[i + 1]
-      d[z + 1], d[z + 2] = resolved[due_arg] or resolve(due_arg), head4 .. char(low) .. id
-      z = z + 2
+      d[#d + 1] = resolved[argv[i + 1]] or resolve(argv[i + 1])
+      d[#d + 1] = number .. id
     end
     position = position + 1
   end
-  a = final + 1
+  return final
 end
 
-if r > 0 then
+local ready_runs = {}
+local a, last = 5, #argv
+while a <= last do
+  local kind, p, count = tonumber(argv[a]), tonumber(argv[a + 1]), tonumber(argv[a + 2])
+  if kind == 2 then
+    local from, final = ready(a, p, count)
+    ready_runs[#ready_runs + 1] = {from, from + 2 * count - 1}
+    position = position + count
+    a = final + 1
+  else
+    a = other(a, kind, p, count) + 1
+  end
+end
+
+if earliest then
   local before = head(touched)
-  call('HSET', msg, unpack(records))
+  for _, run in ipairs(ready_runs) do call('HSET', msg, unpack(argv, run[1], run[2])) end
+  if r > 0 then call('HSET', msg, unpack(records)) end
   for p, d in pairs(dues) do
     if #d > 0 then call('ZADD', due(p), unpack(d)) end
   end
@@ -114,6 +158,7 @@ if r > 0 then
 elseif argv[4] == '1' then
   call('HINCRBY', owner, 'touch', 1)
 end
+reply[4] = seq
 for at, id in pairs(same) do
   local m = find(id, window)
   reply[at] = {m.state, m.due, m.failure}
