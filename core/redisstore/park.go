@@ -18,7 +18,7 @@ const (
 	fullFlight        = 200 // that many need not wait for another flight to land
 	maxParkMessages   = 500
 	maxParkBytes      = 2 << 20
-	maxFlightMessages = 8000
+	maxFlightMessages = 500
 	maxFlights        = 3
 	maxWaitingFlights = 16 // where each waits for replicas or disk
 )

@@ -21,7 +21,7 @@ import (
 // sends ready-made bytes over kept connections.
 func measureHTTP(ctx context.Context, b *bench) error {
 	const connections, singles, batches, perBatch = 128, 200_000, 1000, 500
-	raw, err := rawPark(ctx, b.redis.client, 500_000, time.Now().Add(time.Hour))
+	raw, err := rawPark(ctx, b.redis.client, 500_000, time.Now().Add(time.Hour), false)
 	if err != nil {
 		return err
 	}
