@@ -1,14 +1,11 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/delaybridge/delaybridge/core"
 )
@@ -204,84 +201,6 @@ func (s *Store) group(load []*parking) []*parkGroup {
 	return groups
 }
 
-func (s *Store) parkArgs(g *parkGroup) []any {
-	touch := "0"
-	if s.durable.waits() {
-		touch = "1"
-	}
-	args := make([]any, 0, 16+4*len(g.load))
-	args = append(args, s.keys.wakeChannel(s.config.Instance, g.sink), g.bucket, s.config.window(g.sink), touch)
-	for load := g.load; len(load) > 0; {
-		kind, n := kindOf(load[0].message), 1
-		for n < len(load) && kindOf(load[n].message) == kind {
-			n++
-		}
-		args = append(args, kind.kind, kind.priority, n)
-		if kind.kind == kindGenerated {
-			args = s.readyRun(args, g, load[:n])
-		} else {
-			args = otherRun(args, load[:n], kind)
-		}
-		load = load[n:]
-	}
-	return args
-}
-
-// readyRun appends messages as they are to be stored, if nobody else has parked
-// in the bucket meanwhile. Pointers spare an allocation for each argument.
-func (s *Store) readyRun(args []any, g *parkGroup, load []*parking) []any {
-	seq := s.numbers.reserve(g.sink, g.bucket, len(load))
-	args = append(args, seq)
-	for n, p := range load {
-		number := appendSeq(make([]byte, 0, seqLen+len(p.message.ID)), seq+int64(n))
-		p.payload = append(append(p.payload, number...), kindGenerated)
-		p.member = string(append(number, p.message.ID...))
-		args = append(args, &p.message.ID, p.payload)
-	}
-	for _, p := range load {
-		args = append(args, &p.due, &p.member)
-	}
-	return args
-}
-
-func otherRun(args []any, load []*parking, kind parkKind) []any {
-	for _, p := range load {
-		m := p.message
-		args = append(args, &m.ID, &p.due, p.payload)
-		if kind.kind&kindExpires != 0 {
-			args = append(args, whenMillis(core.When{At: m.ExpiresAt, After: m.TTL}))
-		}
-	}
-	return args
-}
-
-// parkKind is what the messages of a run in park.lua have in common.
-type parkKind struct{ kind, priority int }
-
-func kindOf(m *core.Message) parkKind {
-	k := parkKind{priority: m.Priority}
-	if m.TTL > 0 || !m.ExpiresAt.IsZero() {
-		k.kind |= kindExpires
-	}
-	if m.Generated {
-		k.kind |= kindGenerated
-	}
-	return k
-}
-
-// whenMillis writes a time for a script: milliseconds of the epoch, or -1 minus
-// milliseconds from now. Times before the epoch are long past and become 0.
-func whenMillis(when core.When) int64 {
-	if when.At.IsZero() {
-		return -1 - ceilMillis(when.After)
-	}
-	return max(0, ceilMillis(time.Duration(when.At.Nanosecond()))+when.At.Unix()*1000)
-}
-
-func ceilMillis(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
-
 // commitGroups runs the groups in one pipeline for each server that holds some,
 // and returns for each what its waiting for durability came to.
 func (s *Store) commitGroups(ctx context.Context, groups []*parkGroup) []error {
@@ -330,73 +249,3 @@ func (s *Store) byNode(ctx context.Context, groups []*parkGroup) [][]int {
 	}
 	return parts
 }
-
-var errReply = errors.New("unexpected reply of a script")
-
-// readParked turns the reply of one call of park.lua into receipts.
-func (s *Store) readParked(g *parkGroup, waited error) {
-	reply, err := g.call.Slice()
-	if err == nil && (len(reply) < 4 || len(reply)%2 != 0) {
-		err = errReply
-	}
-	if err != nil {
-		err = fault("park", err)
-		for _, p := range g.load {
-			p.receipt.Err = err
-		}
-		return
-	}
-	if number(reply[0]) == 1 {
-		s.owned.wake(g.sink, g.bucket)
-	}
-	from, least := number(reply[1]), number(reply[2])
-	s.numbers.learn(g.sink, g.bucket, number(reply[3]))
-	for _, p := range g.load {
-		due := p.due
-		if due < 0 {
-			due = from - due - 1
-		}
-		p.receipt.State, p.receipt.DeliverAt = core.Scheduled, time.UnixMilli(max(due, least))
-	}
-	for n := 4; n < len(reply); n += 2 {
-		if at := number(reply[n]); at < int64(len(g.load)) {
-			readTaken(reply[n+1], g.load[at].receipt)
-		}
-	}
-	if waited != nil {
-		for _, p := range g.load {
-			p.receipt.Err = cmp.Or(p.receipt.Err, waited)
-		}
-	}
-}
-
-// readTaken turns what park.lua says of a taken id into a receipt.
-func readTaken(reply any, r *core.Receipt) {
-	parts, _ := reply.([]any)
-	*r = core.Receipt{ID: r.ID, Sink: r.Sink, Durability: r.Durability}
-	if len(parts) != 3 {
-		r.Durability, r.Err = "", core.ErrConflict
-		return
-	}
-	place, f := text(parts[0]), parseFailure(text(parts[2]), millis(parts[1]))
-	r.Duplicate, r.State, r.Attempt = true, f.state(place), f.attempts
-	if !settledPlace(place) {
-		r.DeliverAt = f.deliverAt
-	}
-}
-
-func settledPlace(place string) bool {
-	return place == "delivered" || place == "cancelled" || place == "discarded"
-}
-
-func text(v any) string {
-	s, _ := v.(string)
-	return s
-}
-
-func number(v any) int64 {
-	n, _ := v.(int64)
-	return n
-}
-
-func millis(v any) time.Time { return time.UnixMilli(number(v)) }

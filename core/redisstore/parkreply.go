@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+var errReply = errors.New("unexpected reply of a script")
+
+// readParked turns the reply of one call of park.lua into receipts.
+func (s *Store) readParked(g *parkGroup, waited error) {
+	reply, err := g.call.Slice()
+	if err == nil && (len(reply) < 4 || len(reply)%2 != 0) {
+		err = errReply
+	}
+	if err != nil {
+		err = fault("park", err)
+		for _, p := range g.load {
+			p.receipt.Err = err
+		}
+		return
+	}
+	if number(reply[0]) == 1 {
+		s.owned.wake(g.sink, g.bucket)
+	}
+	from, least := number(reply[1]), number(reply[2])
+	s.numbers.learn(g.sink, g.bucket, number(reply[3]))
+	for _, p := range g.load {
+		due := p.due
+		if due < 0 {
+			due = from - due - 1
+		}
+		p.receipt.State, p.receipt.DeliverAt = core.Scheduled, time.UnixMilli(max(due, least))
+	}
+	for n := 4; n < len(reply); n += 2 {
+		if at := number(reply[n]); at < int64(len(g.load)) {
+			readTaken(reply[n+1], g.load[at].receipt)
+		}
+	}
+	if waited != nil {
+		for _, p := range g.load {
+			p.receipt.Err = cmp.Or(p.receipt.Err, waited)
+		}
+	}
+}
+
+// readTaken turns what park.lua says of a taken id into a receipt.
+func readTaken(reply any, r *core.Receipt) {
+	parts, _ := reply.([]any)
+	*r = core.Receipt{ID: r.ID, Sink: r.Sink, Durability: r.Durability}
+	if len(parts) != 3 {
+		r.Durability, r.Err = "", core.ErrConflict
+		return
+	}
+	place, f := text(parts[0]), parseFailure(text(parts[2]), millis(parts[1]))
+	r.Duplicate, r.State, r.Attempt = true, f.state(place), f.attempts
+	if !settledPlace(place) {
+		r.DeliverAt = f.deliverAt
+	}
+}
+
+func settledPlace(place string) bool {
+	return place == "delivered" || place == "cancelled" || place == "discarded"
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func number(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func millis(v any) time.Time { return time.UnixMilli(number(v)) }
