@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,8 +64,13 @@ func measureBurst(ctx context.Context, b *bench) error {
 // burst drains n messages due at one instant, with others parked, and returns
 // the raw rate, ours, and how late the first message was.
 func burst(ctx context.Context, b *bench, n, others int) (raw, rate float64, first time.Duration, err error) {
-	if _, err = rawPark(ctx, b.redis.client, n, time.Now(), false); err != nil {
-		return
+	for _, part := range []struct {
+		n   int
+		due time.Time
+	}{{others, time.Now().Add(24 * time.Hour)}, {n, time.Now()}} {
+		if _, err = rawPark(ctx, b.redis.client, part.n, part.due, false); err != nil {
+			return
+		}
 	}
 	if raw, err = rawDrain(ctx, b.redis.client, n); err != nil {
 		return
@@ -218,14 +225,11 @@ func measureGrowth(ctx context.Context, b *bench) error {
 		sizes = append(sizes, 10*million)
 	}
 	for _, others := range sizes {
-		if err := b.redis.flush(ctx); err != nil {
-			return err
-		}
-		raw, rate, _, err := burst(ctx, b, 300_000, others)
+		raw, rate, err := medianBurst(ctx, b, 500_000, others)
 		if err != nil {
 			return err
 		}
-		b.table.rates(fmt.Sprintf("burst of 300 k, %d k others parked", others/1000), rate, raw, "within 15 % of each other")
+		b.table.rates(fmt.Sprintf("burst of 500 k, %d k others parked, median of 3", others/1000), rate, raw, "within 15 % of each other")
 		br, err := b.openBridge(ctx)
 		if err != nil {
 			return err
@@ -238,6 +242,24 @@ func measureGrowth(ctx context.Context, b *bench) error {
 			millis(totals.LatenessP50)+" / "+millis(totals.LatenessP99), "", "", "within 15 % of each other")
 	}
 	return nil
+}
+
+// medianBurst is burst three times on an emptied Redis, by the middle rate.
+func medianBurst(ctx context.Context, b *bench, n, others int) (raw, rate float64, err error) {
+	type run struct{ raw, rate float64 }
+	var runs []run
+	for range 3 {
+		if err := b.redis.flush(ctx); err != nil {
+			return 0, 0, err
+		}
+		raw, rate, _, err := burst(ctx, b, n, others)
+		if err != nil {
+			return 0, 0, err
+		}
+		runs = append(runs, run{raw, rate})
+	}
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.rate, b.rate) })
+	return runs[1].raw, runs[1].rate, nil
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000) }

@@ -38,7 +38,7 @@ func rawPark(ctx context.Context, c *redis.Client, n int, due time.Time, single 
 			}
 			fields, members := make([]any, 0, 2*rawBatch), make([]redis.Z, 0, rawBatch)
 			for i := range rawBatch {
-				id := fmt.Sprintf("%023d", batch*rawBatch+i)
+				id := fmt.Sprintf("%013d%010d", due.UnixMilli(), batch*rawBatch+i)
 				fields = append(fields, id, body)
 				members = append(members, redis.Z{Score: float64(due.UnixMilli()), Member: id})
 			}
@@ -70,7 +70,7 @@ return {ids, redis.call('HMGET', KEYS[2], unpack(ids))}`
 	rawSettle = `redis.call('ZREM', KEYS[1], unpack(ARGV)) return redis.call('HDEL', KEYS[2], unpack(ARGV))`
 )
 
-// rawDrain takes and settles everything that rawPark wrote.
+// rawDrain takes and settles the n messages that rawPark wrote to be due by now.
 func rawDrain(ctx context.Context, c *redis.Client, n int) (perSecond float64, err error) {
 	take, settle := redis.NewScript(rawTake), redis.NewScript(rawSettle)
 	began := time.Now()
@@ -81,7 +81,7 @@ func rawDrain(ctx context.Context, c *redis.Client, n int) (perSecond float64, e
 			if at >= rawKeys {
 				return nil
 			}
-			if err := drainKey(ctx, c, take, settle, at); err != nil {
+			if err := drainKey(ctx, c, take, settle, at, began); err != nil {
 				return err
 			}
 		}
@@ -89,10 +89,10 @@ func rawDrain(ctx context.Context, c *redis.Client, n int) (perSecond float64, e
 	return float64(n) / time.Since(began).Seconds(), err
 }
 
-func drainKey(ctx context.Context, c *redis.Client, take, settle *redis.Script, at int) error {
+func drainKey(ctx context.Context, c *redis.Client, take, settle *redis.Script, at int, now time.Time) error {
 	keys := []string{rawKey("due", at), rawKey("msg", at)}
 	for {
-		reply, err := take.Run(ctx, c, keys, "+inf", rawBatch).Slice()
+		reply, err := take.Run(ctx, c, keys, now.UnixMilli(), rawBatch).Slice()
 		if err != nil || len(reply) == 0 {
 			return err
 		}
