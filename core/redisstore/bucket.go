@@ -48,7 +48,7 @@ func (b *bucket) signal() {
 
 // Take implements core.Bucket.
 func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
-	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max, core.MaxTake), b.store.config.window(b.sink))
+	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes)
 	sent := time.Now()
 	b.store.run(ctx, b.store.client, c)
 	received := time.Now()
@@ -68,22 +68,39 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 		batch.Next = time.UnixMilli(next)
 	}
 	b.hand = b.hand[:0]
+	var damaged []core.Outcome
 	for n := 2; n < len(reply); n += 4 {
-		if batch.Messages, err = b.readTaken(batch.Messages, reply[n:n+4]); err != nil {
+		if batch.Messages, damaged, err = b.readTaken(batch.Messages, damaged, reply[n:n+4]); err != nil {
 			return core.Batch{}, err
 		}
+	}
+	if len(damaged) > 0 {
+		return core.Batch{}, b.bury(ctx, damaged)
 	}
 	return batch, nil
 }
 
+// maxTakeBytes bounds the records of one Take, so that large bodies make
+// smaller batches and not replies of a hundred megabytes.
+const maxTakeBytes = 4 << 20
+
+// bury makes dead letters of records that can't be read, so that they don't
+// hold up those behind them, and puts the rest of the batch back.
+func (b *bucket) bury(ctx context.Context, damaged []core.Outcome) error {
+	if err := b.settle(ctx, damaged); err != nil {
+		return err
+	}
+	return fmt.Errorf("take from %s: %d records such as %q: %w; they are dead letters now", b, len(damaged), damaged[0].ID, errRecord)
+}
+
 // readTaken appends the messages of one priority, and notes them as in hand.
-func (b *bucket) readTaken(messages []*core.Message, part []any) ([]*core.Message, error) {
+func (b *bucket) readTaken(messages []*core.Message, damaged []core.Outcome, part []any) ([]*core.Message, []core.Outcome, error) {
 	priority := int(number(part[0]))
 	members, _ := part[1].([]any)
 	records, _ := part[2].([]any)
 	failures, _ := part[3].([]any)
 	if len(members) != 2*len(records) || len(failures) != 0 && len(failures) != len(records) {
-		return nil, fault("take", errReply)
+		return nil, nil, fault("take", errReply)
 	}
 	messages = slices.Grow(messages, len(records))
 	b.hand = slices.Grow(b.hand, len(records))
@@ -91,7 +108,7 @@ func (b *bucket) readTaken(messages []*core.Message, part []any) ([]*core.Messag
 	for n := range records {
 		member := text(members[2*n])
 		if len(member) <= seqLen {
-			return nil, fault("take", errReply)
+			return nil, nil, fault("take", errReply)
 		}
 		m := &space[n]
 		m.ID, m.Sink = member[seqLen:], b.sink
@@ -101,12 +118,12 @@ func (b *bucket) readTaken(messages []*core.Message, part []any) ([]*core.Messag
 		}
 		m.DeliverAt, m.Attempt, m.CutOff = failed.deliverAt, failed.attempts+1, failed.reason == reasonCrashed
 		if err := decodeRecord(text(records[n]), m); err != nil {
-			return nil, fmt.Errorf("take message %s of %s: %w", m.ID, b, err)
+			damaged = append(damaged, core.Outcome{ID: m.ID, State: core.Dead, Attempts: m.Attempt - 1, Reason: "damaged", Error: err.Error()})
 		}
 		b.hand = append(b.hand, held{m.ID, member, priority, m.Generated, m.DeliverAt})
 		messages = append(messages, m)
 	}
-	return messages, nil
+	return messages, damaged, nil
 }
 
 func millisText(v any) time.Time {

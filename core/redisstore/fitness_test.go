@@ -152,6 +152,67 @@ func TestFullRedisRefusesAndStillDrains(t *testing.T) {
 	}
 }
 
+func TestDamagedRecordIsADeadLetterAndHoldsUpNobody(t *testing.T) {
+	redis := servers.SharedRedis(t)
+	config := freshConfig(t)
+	config.Buckets = 1
+	s := open(t, config)
+	for _, id := range []string{"bad", "gone", "good"} {
+		if r := s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t"})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	msg := s.keys.bucket("orders", 0)[1]
+	stored, _ := redis.MustDo("HGET", msg, "bad").(string)
+	redis.MustDo("HSET", msg, "bad", "\x07"+stored[1:])
+	redis.MustDo("HDEL", msg, "gone")
+	sink := newCollector(1)
+	stop := serve(t, s, sink, core.RetryPolicy{})
+	sink.await(t)
+	stop()
+	e, err := s.Get(t.Context(), core.Ref{ID: "bad", Sink: "orders"})
+	if err != nil || e.State != core.Dead || e.Reason != "damaged" {
+		t.Errorf("the damaged message is %+v (%v), want a dead letter", e, err)
+	}
+	page, err := s.List(t.Context(), core.Query{Sinks: []string{"orders"}, States: []core.State{core.Dead}, Limit: 10})
+	if err != nil || len(page.Entries) != 1 || page.Entries[0].Message.ID != "bad" {
+		t.Errorf("dead letters are %+v (%v), want the damaged one", page.Entries, err)
+	}
+	if stats, err := s.Stats(t.Context(), "orders"); err != nil || stats[0].Scheduled != 0 {
+		t.Errorf("stats are %+v (%v), want nothing left", stats, err)
+	}
+}
+
+func TestLargeBodiesMakeSmallBatches(t *testing.T) {
+	config := freshConfig(t)
+	config.Buckets = 1
+	s := open(t, config)
+	messages := make([]*core.Message, 500)
+	for n := range messages {
+		messages[n] = &core.Message{Generated: true, Sink: "orders", Topic: "t", Body: make([]byte, 200<<10), Priority: n % 3}
+	}
+	for _, r := range s.Park(t.Context(), messages...) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	b := ownByHand(t, s)
+	for left := 500; left > 0; {
+		batch, err := b.Take(t.Context(), 500)
+		if err != nil || len(batch.Messages) == 0 || len(batch.Messages) > 100 {
+			t.Fatalf("a take of %d messages of 200 KiB (%v), want up to 100", len(batch.Messages), err)
+		}
+		outcomes := make([]core.Outcome, len(batch.Messages))
+		for n, m := range batch.Messages {
+			outcomes[n] = core.Outcome{ID: m.ID, State: core.Delivered}
+		}
+		if err := b.Settle(t.Context(), outcomes...); err != nil {
+			t.Fatal(err)
+		}
+		left -= len(batch.Messages)
+	}
+}
+
 func TestRestartOfRedisIsSurvived(t *testing.T) {
 	redis := servers.Redis(t, servers.RedisOptions{AOF: servers.AOFAlways})
 	s := open(t, Config{Addrs: []string{redis.Addr()}, Ownership: 2 * time.Second})

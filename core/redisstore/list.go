@@ -9,7 +9,6 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -206,33 +205,31 @@ func (s *Store) peek(ctx context.Context, q core.Query, spots []spot) ([]core.En
 		}
 		for i, one := range reply {
 			at := places[n][i]
-			if found[at], err = readPeeked(one, q.Sinks[spots[at].sink], spots[at]); err != nil {
-				return nil, err
-			}
+			found[at] = readPeeked(one, q.Sinks[spots[at].sink], spots[at])
 		}
 	}
 	return selected(found, q), nil
 }
 
 // readPeeked returns nil for a message that has gone meanwhile.
-func readPeeked(reply any, sink string, sp spot) (*core.Entry, error) {
+func readPeeked(reply any, sink string, sp spot) *core.Entry {
 	parts, _ := reply.([]any)
 	if len(parts) != 4 {
-		return nil, nil
+		return nil
 	}
 	m := &core.Message{ID: sp.id, Sink: sink}
 	size, err := peeked{text(parts[0]), text(parts[1]), int(number(parts[2]))}.decode(m)
-	if err != nil {
-		return nil, fmt.Errorf("read message %s: %w", strconv.Quote(sp.id), err)
-	}
 	due := time.UnixMilli(sp.due)
 	f := parseFailure(text(parts[3]), due)
 	e := &core.Entry{Message: m, Reason: f.reason, Error: f.text, Due: due, BodySize: size}
+	if err != nil {
+		e.Error = err.Error()
+	}
 	if e.State = f.state("waiting"); sp.inHand {
 		e.State = core.Delivering
 	}
 	complete(e, f)
-	return e, nil
+	return e
 }
 
 func selected(found []*core.Entry, q core.Query) []core.Entry {

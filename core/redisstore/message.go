@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -104,7 +103,7 @@ func readEntry(ref core.Ref, reply []any) (core.Entry, error) {
 	e := core.Entry{Message: m, State: f.state(place), Reason: f.reason, Error: f.text, Due: due}
 	if record := text(reply[3]); record != "" {
 		if err := decodeRecord(record, m); err != nil {
-			return core.Entry{}, fmt.Errorf("read message %s: %w", ref.ID, err)
+			e.Error = err.Error()
 		}
 		complete(&e, f)
 		e.BodySize = len(m.Body)

@@ -1,5 +1,6 @@
 -- Hands out what is due, highest priority first, then by due time. Removes nothing.
 --   ARGV[1] token  ARGV[2] how many at most (1 to 500)  ARGV[3] dedupe window, ms
+--   ARGV[4] about how many bytes of records at most, but for the last hundred
 -- Reply: {'lost'} if the token does not own the bucket any more; else
 --   {now in us, ms when what is not in hand is due next or 0, and for each priority that has some:
 --    priority, {member, due ms, member, due ms, ...}, {record, ...}, {failure or '', ...} or {} if nothing ever failed}
@@ -10,22 +11,46 @@ local left, prio = tonumber(ARGV[2]), tonumber(o[3] or 0)
 local failed = redis.call('EXISTS', attempts) == 1
 local reply, taken, hand, next = {micros, 0}, {}, 0, 0
 
-local function take(p, found)
-  local ids, n = {}, 0
-  for i = 1, #found, 2 do
-    n = n + 1
-    ids[n] = found[i]:sub(6)
+-- read fetches records until they are enough bytes for one reply. What has no
+-- record can't be delivered by anyone: it is taken out of the due set.
+local room = tonumber(ARGV[4])
+local function read(p, found, ids)
+  local records, kept, n = {}, {}, 0
+  for from = 1, #ids, 100 do
+    local to = math.min(from + 99, #ids)
+    local part = redis.call('HMGET', msg, unpack(ids, from, to))
+    for i = 1, to - from + 1 do
+      local at = from + i - 1
+      if not part[i] then
+        redis.call('ZREM', due(p), found[2 * at - 1])
+      else
+        n = n + 1
+        records[n], ids[n] = part[i], ids[at]
+        kept[2 * n - 1], kept[2 * n] = found[2 * at - 1], found[2 * at]
+        room = room - #part[i]
+      end
+    end
+    if room <= 0 then break end
   end
+  return records, kept, n
+end
+
+local function take(p, found)
+  local ids = {}
+  for i = 1, #found, 2 do ids[(i + 1) / 2] = found[i]:sub(6) end
+  local records, kept, n = read(p, found, ids)
+  if n == 0 then return 0 end
   local failures = {}
   if failed then
-    failures = redis.call('HMGET', attempts, unpack(ids))
+    failures = redis.call('HMGET', attempts, unpack(ids, 1, n))
     for i = 1, n do failures[i] = failures[i] or '' end
   end
   local r, t = #reply, #taken
-  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = p, found, redis.call('HMGET', msg, unpack(ids)), failures
+  reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = p, kept, records, failures
   taken[t + 1], taken[t + 2] = 'h' .. p, n
-  hand = math.max(hand, tonumber(found[#found]))
+  hand = math.max(hand, tonumber(kept[2 * n]))
   left = left - n
+  if room <= 0 then left = 0 end
   return n
 end
 
