@@ -189,7 +189,8 @@ func TestLargeBodiesMakeSmallBatches(t *testing.T) {
 	s := open(t, config)
 	messages := make([]*core.Message, 500)
 	for n := range messages {
-		messages[n] = &core.Message{Generated: true, Sink: "orders", Topic: "t", Body: make([]byte, 200<<10), Priority: n % 3}
+		messages[n] = &core.Message{Generated: true, Sink: "orders", Topic: "t", Body: make([]byte, 200<<10), Priority: n % 3,
+			DeliverAt: time.Now().Add(-time.Second)}
 	}
 	for _, r := range s.Park(t.Context(), messages...) {
 		if r.Err != nil {

@@ -98,7 +98,8 @@ func TestPausedOwnerIsFenced(t *testing.T) {
 	config.Buckets = 1
 	a := open(t, config)
 	b := second(t, a, "b")
-	for _, r := range a.Park(t.Context(), &core.Message{ID: "x", Sink: "orders", Topic: "t"}, &core.Message{ID: "y", Sink: "orders", Topic: "t"}) {
+	past := time.Now().Add(-time.Second) // due at once, where no delay is due at the next millisecond
+	for _, r := range a.Park(t.Context(), &core.Message{ID: "x", Sink: "orders", Topic: "t", DeliverAt: past}, &core.Message{ID: "y", Sink: "orders", Topic: "t", DeliverAt: past}) {
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
