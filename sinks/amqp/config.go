@@ -17,21 +17,22 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/sinks/clienttls"
 )
 
 // config is the configuration as written; see the package documentation.
 type config struct {
-	URLs           []string   `json:"urls"`
-	Exchange       string     `json:"exchange"`
-	Mandatory      *bool      `json:"mandatory"`
-	Persistent     *bool      `json:"persistent"`
-	Connections    *int       `json:"connections"`
-	Channels       *int       `json:"channels"`
-	MaxMessageSize *int       `json:"max_message_size"`
-	DialTimeout    string     `json:"dial_timeout"`
-	WriteTimeout   string     `json:"write_timeout"`
-	Heartbeat      string     `json:"heartbeat"`
-	TLS            *tlsConfig `json:"tls"`
+	URLs           []string          `json:"urls"`
+	Exchange       string            `json:"exchange"`
+	Mandatory      *bool             `json:"mandatory"`
+	Persistent     *bool             `json:"persistent"`
+	Connections    *int              `json:"connections"`
+	Channels       *int              `json:"channels"`
+	MaxMessageSize *int              `json:"max_message_size"`
+	DialTimeout    string            `json:"dial_timeout"`
+	WriteTimeout   string            `json:"write_timeout"`
+	Heartbeat      string            `json:"heartbeat"`
+	TLS            *clienttls.Config `json:"tls"`
 }
 
 // settings is the configuration as used.
@@ -167,7 +168,7 @@ func (c *config) setNodes(s *settings) error {
 	if len(c.URLs) == 0 {
 		return core.Invalidf("urls", "is missing: give at least one URL such as amqp://user:password@host:5672/")
 	}
-	encryption, err := c.TLS.load()
+	encryption, err := c.TLS.Load()
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"net"
+	"sync"
 	"time"
 )
 
@@ -18,4 +19,27 @@ func (c deadlineConn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return c.Conn.Write(p)
+}
+
+// witness remembers how reading ended, which the library does not tell.
+type witness struct {
+	net.Conn
+	mu  sync.Mutex
+	end error
+}
+
+func (w *witness) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.end = err
+	}
+	return n, err
+}
+
+func (w *witness) ended() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.end
 }

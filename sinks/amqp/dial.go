@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -44,7 +45,8 @@ func (s *settings) handshake(raw net.Conn, n node, deadline time.Time) (*amqp091
 	}
 	properties := amqp091.NewConnectionProperties()
 	properties.SetClientConnectionName(connectionName)
-	connection, err := amqp091.Open(conn, amqp091.Config{
+	seen := &witness{Conn: conn}
+	connection, err := amqp091.Open(seen, amqp091.Config{
 		SASL:       []amqp091.Authentication{&login{n.uri, properties}},
 		Vhost:      n.vhost,
 		Heartbeat:  s.heartbeat,
@@ -53,7 +55,7 @@ func (s *settings) handshake(raw net.Conn, n node, deadline time.Time) (*amqp091
 		FrameSize:  frameSize,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("AMQP with %s: %w", n.addr, err)
+		return nil, fmt.Errorf("AMQP with %s: %w", n.addr, errors.Join(err, seen.ended()))
 	}
 	return connection, nil
 }

@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -58,17 +57,16 @@ func (b blame) class() core.Class {
 // operator: the library's own ErrCredentials also stands for a connection that
 // broke while logging in.
 func refusedDial(err error) error {
-	if refused, ok := errors.AsType[*amqp091.Error](err); ok {
-		if refused.Server && (refused.Code == amqp091.AccessRefused || refused.Code == amqp091.NotAllowed) {
+	if refused, ok := errors.AsType[*amqp091.Error](err); ok && refused.Server {
+		if refused.Code == amqp091.AccessRefused || refused.Code == amqp091.NotAllowed {
 			return core.Classify(core.Blocked, err)
 		}
 		return err
 	}
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
 	_, alert := errors.AsType[tls.AlertError](err)
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
-	if certificate || authority || alert || plain {
+	if certificate || alert || plain {
 		return core.Classify(core.Blocked, err)
 	}
 	return err

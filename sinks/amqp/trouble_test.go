@@ -296,8 +296,8 @@ func TestOtherNodesAreTried(t *testing.T) {
 		if verdicts[0] == nil {
 			break
 		}
-		if core.ClassOf(verdicts[0]) != core.Retry || time.Now().After(deadline) {
-			t.Fatalf("%v, want retry or success", verdicts[0])
+		if class := core.ClassOf(verdicts[0]); class != core.Retry && class != core.Unknown || time.Now().After(deadline) {
+			t.Fatalf("%v, want retry, unknown or success", verdicts[0])
 		}
 	}
 }

@@ -1,4 +1,6 @@
-package amqp
+// Package clienttls is how sinks are told to speak TLS to a broker: the same
+// settings and the same faults in each.
+package clienttls
 
 import (
 	"crypto/tls"
@@ -9,16 +11,19 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-type tlsConfig struct {
-	CA                 string `json:"ca"`
-	Cert               string `json:"cert"`
-	Key                string `json:"key"`
+// Config is the settings under the key "tls" of a sink. The zero value trusts
+// the system's authorities and shows no certificate.
+type Config struct {
+	CA                 string `json:"ca"`   // PEM file of the authorities to trust
+	Cert               string `json:"cert"` // PEM file of our certificate
+	Key                string `json:"key"`  // PEM file of its key
 	ServerName         string `json:"server_name"`
 	InsecureSkipVerify bool   `json:"insecure_skip_verify"`
 }
 
-// load reads the files. None configured is the system's trust and no certificate.
-func (c *tlsConfig) load() (*tls.Config, error) {
+// Load reads the files; a nil Config is the zero value. Every error is a
+// *core.InvalidError that names the field and shows no secret.
+func (c *Config) Load() (*tls.Config, error) {
 	loaded := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c == nil {
 		return loaded, nil
@@ -28,10 +33,13 @@ func (c *tlsConfig) load() (*tls.Config, error) {
 	if err := c.loadCA(loaded); err != nil {
 		return nil, err
 	}
-	return loaded, c.loadCertificate(loaded)
+	if err := c.loadCertificate(loaded); err != nil {
+		return nil, err
+	}
+	return loaded, nil
 }
 
-func (c *tlsConfig) loadCA(to *tls.Config) error {
+func (c *Config) loadCA(to *tls.Config) error {
 	if c.CA == "" {
 		return nil
 	}
@@ -46,7 +54,7 @@ func (c *tlsConfig) loadCA(to *tls.Config) error {
 	return nil
 }
 
-func (c *tlsConfig) loadCertificate(to *tls.Config) error {
+func (c *Config) loadCertificate(to *tls.Config) error {
 	switch {
 	case c.Cert == "" && c.Key == "":
 		return nil
