@@ -4,7 +4,7 @@
 // where absolute rates differ from machine to machine.
 //
 //	go run ./integration/bench            everything, about five minutes
-//	go run ./integration/bench -run park  one part: park, burst, lateness, memory, idle, growth
+//	go run ./integration/bench -run park  one part: park, http, burst, lateness, memory, idle, growth, brokers
 package main
 
 import (
@@ -42,6 +42,7 @@ func parts() []part {
 		{"memory", measureMemory},
 		{"idle", measureIdle},
 		{"growth", measureGrowth},
+		{"brokers", measureBrokers},
 	}
 }
 

@@ -60,8 +60,25 @@ func (r *rabbit) fullQueue(t testing.TB) string {
 	return r.queue(t, amqp091.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
 }
 
+// quorumKit is the kit with an exchange of its own, quorum queues bound to it,
+// and fewer channels than the suite has goroutines.
+func (r *rabbit) quorumKit(t testing.TB) sinktest.Kit {
+	exchange := r.exchange(t, "suite")
+	bound := func(t testing.TB, queue string) string {
+		if err := r.channel(t).QueueBind(queue, queue, exchange, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		return queue
+	}
+	kit := r.kit(t, map[string]any{"exchange": exchange, "connections": 2, "channels": 2})
+	kit.NewTopic = func(t testing.TB) string { return bound(t, r.queue(t, amqp091.Table{"x-queue-type": "quorum"})) }
+	kit.NegativeConfirm.Topic = func(t testing.TB) string { return bound(t, r.fullQueue(t)) }
+	return kit
+}
+
 func TestConformance(t *testing.T) {
 	r := startRabbit(t)
 	r.AddUser("suite", "secret", ".*", "^(?!forbidden)", ".*")
 	t.Run("default exchange", func(t *testing.T) { sinktest.Run(t, r.kit(t, nil)) })
+	t.Run("quorum queues", func(t *testing.T) { sinktest.Run(t, r.quorumKit(t)) })
 }

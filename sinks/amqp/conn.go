@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -38,8 +39,12 @@ func (w *witness) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *witness) ended() error {
+// explain adds to err how reading ended, if it did.
+func (w *witness) explain(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.end
+	if w.end == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, w.end)
 }

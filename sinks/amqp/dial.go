@@ -3,7 +3,6 @@ package amqp
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -55,7 +54,7 @@ func (s *settings) handshake(raw net.Conn, n node, deadline time.Time) (*amqp091
 		FrameSize:  frameSize,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("AMQP with %s: %w", n.addr, errors.Join(err, seen.ended()))
+		return nil, fmt.Errorf("AMQP with %s: %w", n.addr, seen.explain(err))
 	}
 	return connection, nil
 }

@@ -3,6 +3,7 @@ package amqp
 import (
 	"crypto/tls"
 	"errors"
+	"net"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -64,10 +65,17 @@ func refusedDial(err error) error {
 		return err
 	}
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, alert := errors.AsType[tls.AlertError](err)
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
-	if certificate || alert || plain {
+	if certificate || plain || isAlert(err) {
 		return core.Classify(core.Blocked, err)
 	}
 	return err
+}
+
+// isAlert tells whether the other side refused TLS: crypto/tls has no exported
+// type for its alerts, but this operation. With TLS 1.3 a certificate of ours is
+// refused after the handshake, when the library reads already.
+func isAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
 }

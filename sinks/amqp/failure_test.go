@@ -69,7 +69,7 @@ func TestRefusedDial(t *testing.T) {
 		{"broker shuts down", &amqp091.Error{Code: amqp091.ConnectionForced, Server: true}, core.Retry},
 		{"broker fails", &amqp091.Error{Code: amqp091.InternalError, Server: true}, core.Retry},
 		{"unknown authority", fmt.Errorf("TLS: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), core.Blocked},
-		{"certificate refused", tls.AlertError(42), core.Blocked},
+		{"certificate refused", &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, core.Blocked},
 		{"no TLS there", tls.RecordHeaderError{}, core.Blocked},
 		{"reset", &net.OpError{Op: "read", Err: errors.New("connection reset")}, core.Retry},
 		{"end", io.EOF, core.Retry},

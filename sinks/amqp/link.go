@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -89,7 +88,7 @@ func (l *link) dial() {
 // tryNodes returns a session with the first node that takes us. The failure is
 // Blocked only if that is what all nodes say.
 func (l *link) tryNodes(ctx context.Context) (*session, error) {
-	var failures []error
+	var failed error
 	blocked := true
 	for range l.sink.nodes {
 		session, err := l.sink.dial(ctx, l.sink.nodes[l.next])
@@ -101,13 +100,21 @@ func (l *link) tryNodes(ctx context.Context) (*session, error) {
 			return nil, errClosed
 		}
 		blocked = blocked && core.ClassOf(err) == core.Blocked
-		failures = append(failures, err)
+		failed = together(failed, err)
 	}
 	class := core.Retry
 	if blocked {
 		class = core.Blocked
 	}
-	return nil, core.Classify(class, fmt.Errorf("connect: %w", errors.Join(failures...)))
+	return nil, core.Classify(class, fmt.Errorf("connect: %w", failed))
+}
+
+// together joins errors in one line.
+func together(first, second error) error {
+	if first == nil {
+		return second
+	}
+	return fmt.Errorf("%w; %w", first, second)
 }
 
 // close ends the connection and waits for a dial to end.

@@ -1,0 +1,246 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/redisstore"
+	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/sinks/amqp"
+	"github.com/delaybridge/delaybridge/sinks/kafka"
+	"github.com/delaybridge/delaybridge/sinks/rocketmq"
+)
+
+// brokerCase is one broker: how it is started, our sink, and the client library
+// at its best.
+type brokerCase struct {
+	name    string
+	n       int // messages of a burst
+	added   time.Duration
+	start   func(t servers.TB, topic string) []string // addresses
+	setting string                                    // of the sink, that takes the addresses
+	open    core.OpenFunc
+	raw     func(ctx context.Context, addrs []string, topic string, n int) (perSecond float64, err error)
+}
+
+func brokerCases() []brokerCase {
+	return []brokerCase{
+		{"Kafka", 200_000, time.Millisecond, startKafka, "brokers", kafka.Open, rawKafka},
+		{"RocketMQ", 100_000, 2 * time.Millisecond, startRocketMQ, "name_servers", rocketmq.Open, rawRocketMQ},
+		{"RabbitMQ", 50_000, time.Millisecond, startRabbitMQ, "urls", amqp.Open, rawRabbitMQ},
+	}
+}
+
+const (
+	brokerTopic      = "bench"
+	brokerPartitions = 4
+)
+
+func startKafka(t servers.TB, topic string) []string {
+	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka4})
+	cluster.CreateTopic(topic, brokerPartitions)
+	return cluster.Addrs()
+}
+
+func startRocketMQ(t servers.TB, topic string) []string {
+	cluster := servers.RocketMQ(t, servers.RocketMQOptions{})
+	cluster.CreateTopic(topic, brokerPartitions)
+	return cluster.NameServers()
+}
+
+func startRabbitMQ(t servers.TB, topic string) []string {
+	server := servers.RabbitMQ(t)
+	if err := declareQueue(server.URL(), topic); err != nil {
+		t.Fatalf("declare queue %s: %v", topic, err)
+	}
+	return []string{server.URL()}
+}
+
+// measureBrokers: a burst into each broker, beside N, the same burst into the
+// null sink, and R, the raw client library. Bridge, client and broker share the
+// processors, so that the work of both must be done for each message, and the
+// most that can be reached is 1/(1/N+1/R).
+func measureBrokers(ctx context.Context, b *bench) error {
+	for _, c := range brokerCases() {
+		if err := c.measure(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+func (c brokerCase) measure(ctx context.Context, b *bench) (err error) {
+	var addrs []string
+	stop, err := startServer(func(t servers.TB) { addrs = c.start(t, brokerTopic) })
+	if err != nil {
+		return err
+	}
+	defer stop()
+	config, err := json.Marshal(map[string][]string{c.setting: addrs})
+	if err != nil {
+		return err
+	}
+	open := func() (core.Sink, error) { return c.open(ctx, config) }
+	if err := c.measureBurst(ctx, b, addrs, open); err != nil {
+		return err
+	}
+	return c.measureLone(ctx, b, open)
+}
+
+// brokerRounds are taken in turn, the best of each counts: a broker's virtual
+// machine is slow at first.
+const brokerRounds = 3
+
+func (c brokerCase) measureBurst(ctx context.Context, b *bench, addrs []string, open func() (core.Sink, error)) error {
+	var null, raw, rate float64
+	for range brokerRounds {
+		r, err := c.raw(ctx, addrs, brokerTopic, c.n)
+		if err != nil {
+			return fmt.Errorf("raw: %w", err)
+		}
+		raw = max(raw, r)
+		if r, err = brokerBurst(ctx, b, openNull, c.n); err != nil {
+			return err
+		}
+		null = max(null, r)
+		if r, err = brokerBurst(ctx, b, open, c.n); err != nil {
+			return err
+		}
+		rate = max(rate, r)
+	}
+	limit := 1 / (1/null + 1/raw)
+	b.table.rates(fmt.Sprintf("burst of %d k into %s; raw: N %s into the null sink and R %s with the client library make %s", c.n/1000,
+		c.name, perSecond(null), perSecond(raw), "1/(1/N+1/R)"), rate, limit, "≥ 80 %")
+	return nil
+}
+
+func (c brokerCase) measureLone(ctx context.Context, b *bench, open func() (core.Sink, error)) error {
+	null, err := lone(ctx, b, openNull)
+	if err != nil {
+		return err
+	}
+	late, err := lone(ctx, b, open)
+	if err != nil {
+		return err
+	}
+	b.table.row("lone message into "+c.name+", lateness p50 when confirmed; raw: into the null sink", millis(late), millis(null),
+		"+"+millis(late-null), "≤ +"+millis(c.added))
+	return nil
+}
+
+// countedSink counts what another sink has confirmed.
+type countedSink struct {
+	nullSink
+	next core.Sink // nil confirms at once
+}
+
+func (s *countedSink) Deliver(ctx context.Context, batch []*core.Message) error {
+	if s.next != nil {
+		if err := s.next.Deliver(ctx, batch); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: deliver:", err) // it is tried again, and counts then
+			return err
+		}
+	}
+	return s.nullSink.Deliver(ctx, batch)
+}
+
+func (s *countedSink) Close() error {
+	if s.next == nil {
+		return nil
+	}
+	return s.next.Close()
+}
+
+func openNull() (core.Sink, error) { return nil, nil }
+
+// openBridgeTo is openBridge with another sink, on an emptied Redis.
+func (b *bench) openBridgeTo(ctx context.Context, open func() (core.Sink, error)) (*bridge, error) {
+	if err := b.redis.flush(ctx); err != nil {
+		return nil, err
+	}
+	next, err := open()
+	if err != nil {
+		return nil, err
+	}
+	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{b.redis.addr}})
+	if err != nil {
+		return nil, err
+	}
+	sink := &countedSink{next: next}
+	sink.expect(1)
+	d := &core.Dispatcher{Name: benchSink, Sink: sink}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- (&core.Bridge{Store: store, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
+	return &bridge{in: core.NewInterceptor(store, core.Limits{}, d), dispatcher: d, sink: &sink.nullSink,
+		stop: func() error { cancel(); return <-ended }}, nil
+}
+
+// brokerHeaders are the two of every message.
+func brokerHeaders() []core.Header {
+	return []core.Header{{Name: "content-type", Value: []byte("text/plain")}, {Name: "trace", Value: []byte("0123456789")}}
+}
+
+// brokerBurst drains n messages that are due at one instant.
+func brokerBurst(ctx context.Context, b *bench, open func() (core.Sink, error), n int) (perSecond float64, err error) {
+	br, err := b.openBridgeTo(ctx, open)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, br.stop()) }()
+	due := time.Now().Add(time.Duration(n/60_000+3) * time.Second).Truncate(time.Millisecond)
+	headers, next := brokerHeaders(), atomic.Int64{}
+	br.sink.expect(n)
+	err = br.fill(ctx, n, bodySize, func(m *core.Message) {
+		m.DeliverAt, m.Topic, m.Headers, m.Key = due, brokerTopic, headers, strconv.AppendInt(nil, next.Add(1), 10)
+	})
+	if err != nil {
+		return 0, err
+	}
+	if time.Until(due) < 200*time.Millisecond {
+		return 0, errors.New("parking took longer than planned; the burst is void")
+	}
+	runtime.GC()
+	select {
+	case <-br.sink.reached:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	return float64(n) / time.Unix(0, br.sink.last.Load()).Sub(due).Seconds(), nil
+}
+
+// lone returns the median lateness of messages that are due one by one.
+func lone(ctx context.Context, b *bench, open func() (core.Sink, error)) (p50 time.Duration, err error) {
+	const n, every, delay = 500, 10 * time.Millisecond, 300 * time.Millisecond
+	br, err := b.openBridgeTo(ctx, open)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, br.stop()) }()
+	br.sink.expect(n)
+	headers, shared := brokerHeaders(), body(bodySize)
+	began := time.Now()
+	for i := range n {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * every)))
+		m := &core.Message{Sink: benchSink, Topic: brokerTopic, Body: shared, Headers: headers, Delay: delay}
+		if r := br.in.Accept(ctx, m)[0]; r.Err != nil {
+			return 0, r.Err
+		}
+	}
+	select {
+	case <-br.sink.reached:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	return br.dispatcher.Totals().LatenessP50, nil
+}

@@ -1,0 +1,10 @@
+//go:build !unix
+
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+func measureBrokers(context.Context, *bench) error { return errors.ErrUnsupported }

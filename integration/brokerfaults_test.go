@@ -1,0 +1,175 @@
+//go:build unix
+
+package integration
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// server is a broker that can be treated badly.
+type server interface {
+	Kill()
+	Start()
+	Pause()
+	Resume()
+}
+
+const (
+	deadFor    = 5 * time.Second
+	frozenFor  = 20 * time.Second
+	maxDials   = 4.0 // a second: a probe asks who leads, then again, then sends
+	blockedFor = 5 * time.Second
+)
+
+// killed ends the broker as kill -9 does and starts it again.
+func (r *trial) killed(broker server, addr string) {
+	r.Helper()
+	r.during("killed", func() {
+		broker.Kill()
+		eventually(r.T, 30*time.Second, "the sink pauses", func() bool { return r.bridge.stats("broker").Paused != "" })
+		dials := r.countDials(addr, deadFor)
+		r.Logf("%.1f connections a second were tried to a dead broker", dials)
+		if dials > maxDials {
+			r.Errorf("a dead broker costs %.1f connections a second", dials)
+		}
+	})
+	broker.Start()
+	r.recovered()
+}
+
+// frozen stops the broker's process for a while.
+func (r *trial) frozen(broker server) {
+	r.Helper()
+	r.during("frozen", func() {
+		broker.Pause()
+		time.Sleep(frozenFor)
+	})
+	broker.Resume()
+	r.recovered()
+}
+
+// missing sends to a topic that is not there, or is forbidden: its messages
+// wait, the others go on, and when it is made it gets them.
+func (r *trial) missing(what string, other *target, options map[string]string, mend func()) {
+	r.Helper()
+	l := newLedger(other)
+	for _, id := range []string{what + "-1", what + "-2"} {
+		m := other.message(id)
+		m.Options = options
+		l.post(r.T, r.bridge, []accepted{m})
+		eventually(r.T, 30*time.Second, id+" is held back", func() bool {
+			s := r.standing(id)
+			return s.State == core.Retrying && s.Reason == core.TopicBlocked.String()
+		})
+	}
+	before := r.bridge.stats("broker")
+	eventually(r.T, 10*time.Second, "messages to other topics go on", func() bool {
+		return r.bridge.stats("broker").Done.Delivered > before.Done.Delivered+100
+	})
+	if before.Paused != "" {
+		r.Errorf("a topic that is %s has paused the sink: %s", what, before.Paused)
+	}
+	mend()
+	arrivals := other.consume(r.T)
+	l.gather(r.T, arrivals, recoverIn)
+	l.check(r.T)
+	l.checkOnce(r.T)
+}
+
+// refused: what is known to be too large is not accepted.
+func (r *trial) refused(m accepted) {
+	r.Helper()
+	receipts, err := r.bridge.postBatch([]entry{m.entry})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if receipts[0].Status != http.StatusRequestEntityTooLarge || receipts[0].Field != "body" {
+		r.Errorf("a body of %d bytes: %+v", len(m.Body), receipts[0])
+	}
+}
+
+// dies: what only the broker knows to be too large becomes a dead letter, with
+// its neighbours unharmed.
+func (r *trial) dies(m accepted) {
+	r.Helper()
+	newLedger(r.target).post(r.T, r.bridge, []accepted{m})
+	var s standing
+	for deadline := time.Now().Add(30 * time.Second); s.State != core.Dead && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		s = r.standing(m.ID)
+	}
+	if s.State != core.Dead || s.Reason != core.Permanent.String() {
+		r.Errorf("%s is not a dead letter for good: %+v", m.ID, s)
+	}
+}
+
+func (g *target) sized(id string, size int) accepted {
+	m := g.message(id)
+	m.Body = make([]byte, size)
+	return m
+}
+
+func TestKafkaInTrouble(t *testing.T) {
+	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka4})
+	topic, small, later := uniqueName("orders"), uniqueName("small"), uniqueName("later")
+	cluster.CreateTopic(topic, 4)
+	cluster.CreateTopic(small, 1, "max.message.bytes=10000")
+	g := newKafkaTarget(cluster, topic)
+	r := newTrial(t, g)
+	stop := r.load()
+	r.missing("missing", newKafkaTarget(cluster, later), nil, func() { cluster.CreateTopic(later, 1) })
+	r.refused(g.sized("huge", 1<<20))
+	r.dies(newKafkaTarget(cluster, small).sized("large", 20_000))
+	r.killed(cluster.Node(0), cluster.Addrs()[0])
+	r.frozen(cluster.Node(0))
+	stop()
+	r.finish()
+}
+
+func TestRocketMQInTrouble(t *testing.T) {
+	const largest = 128 << 10
+	cluster := servers.RocketMQ(t, servers.RocketMQOptions{Config: []string{"maxMessageSize=131072"}})
+	topic, later := uniqueName("orders"), uniqueName("later")
+	cluster.CreateTopic(topic, 4)
+	g, addr := newRocketTarget(cluster, topic), cluster.BrokerAddr()
+	r := newTrial(t, g)
+	stop := r.load()
+	r.missing("missing", newRocketTarget(cluster, later), nil, func() { cluster.CreateTopic(later, 1) })
+	r.refused(g.sized("huge", 4<<20))
+	r.dies(g.sized("large", 2*largest))
+	r.killed(cluster.Broker(), addr)
+	r.frozen(cluster.Broker())
+	stop()
+	r.finish()
+}
+
+func TestRabbitMQInTrouble(t *testing.T) {
+	server := servers.RabbitMQ(t)
+	server.AddUser("bridge", "secret", "", "^(?!forbidden)", "")
+	queue, later, forbidden := uniqueName("orders"), uniqueName("later"), uniqueName("forbidden")
+	declareQueue(t, server.URL(), queue)
+	declareExchange(t, server.URL(), forbidden, queue+"-2")
+	g := newRabbitTarget(server.URL(), queue)
+	g.config["urls"] = []string{server.URLAs("bridge", "secret")}
+	r := newTrial(t, g)
+	stop := r.load()
+	r.missing("missing", newRabbitTarget(server.URL(), later), nil, func() { declareQueue(t, server.URL(), later) })
+	r.missing("forbidden", newRabbitTarget(server.URL(), queue+"-2"), map[string]string{"exchange": forbidden},
+		func() { server.Ctl("set_permissions", "bridge", "", ".*", "") })
+	r.refused(g.sized("huge", 16<<20+1))
+	r.during("out of memory", func() {
+		server.MemoryAlarm(true)
+		eventually(t, 30*time.Second, "the sink pauses", func() bool { return r.bridge.stats("broker").Paused != "" })
+		time.Sleep(blockedFor)
+	})
+	server.MemoryAlarm(false)
+	r.recovered()
+	r.killed(server, server.Addr())
+	r.frozen(server)
+	stop()
+	r.finish()
+}

@@ -1,0 +1,199 @@
+//go:build unix
+
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// binary builds the one binary, once for all tests of the package.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "delaybridge")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "delaybridge")
+	out, err := exec.Command("go", "build", "-o", path, "../cmd/delaybridge").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// instance is one process of `delaybridge serve`.
+type instance struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	url  string
+	logs *logWatcher
+}
+
+// logWatcher keeps what a process logs and tells when it is ready.
+type logWatcher struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	ready chan string
+	done  bool
+}
+
+var readyLine = regexp.MustCompile(`msg=ready .*http=([0-9.:]+)`)
+
+func (w *logWatcher) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(b)
+	if found := readyLine.FindSubmatch(w.text.Bytes()); found != nil && !w.done {
+		w.done = true
+		w.ready <- string(found[1])
+	}
+	return len(b), nil
+}
+
+func (w *logWatcher) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// serve starts an instance that appends what its console sink prints to out.
+func serve(t *testing.T, config string, out *os.File) *instance {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "delaybridge.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i := &instance{t: t, cmd: exec.Command(path, "serve", "--config", file), logs: &logWatcher{ready: make(chan string, 1)}}
+	i.cmd.Stdout, i.cmd.Stderr = out, i.logs
+	if err := i.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { i.cmd.Process.Kill(); i.cmd.Wait() })
+	select {
+	case addr := <-i.logs.ready:
+		i.url = "http://" + addr
+	case <-time.After(30 * time.Second):
+		t.Fatalf("instance is not ready:\n%s", i.logs)
+	}
+	return i
+}
+
+func (i *instance) kill() {
+	i.cmd.Process.Kill()
+	i.cmd.Wait()
+}
+
+// stop ends the instance as an operator does.
+func (i *instance) stop() {
+	i.t.Helper()
+	i.cmd.Process.Signal(os.Interrupt)
+	if err := i.cmd.Wait(); err != nil {
+		i.t.Errorf("serve ended with %v:\n%s", err, i.logs)
+	}
+}
+
+// post accepts one message and tells whether it was accepted.
+func (i *instance) post(id string, delay time.Duration) bool {
+	body := fmt.Sprintf(`{"id":%q,"topic":"t","delay":"%dms","body":%q}`, id, delay.Milliseconds(), id)
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Post(i.url+"/v1/messages", "application/json", strings.NewReader(body))
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode == http.StatusCreated || answer.StatusCode == http.StatusOK
+}
+
+// delivery is a line of the console sink.
+type delivery struct {
+	Time      time.Time `json:"time"`
+	ID        string    `json:"id"`
+	DeliverAt time.Time `json:"deliver_at"`
+	Attempt   int       `json:"attempt"`
+	Lateness  float64   `json:"lateness_ms"`
+}
+
+func deliveries(t *testing.T, path string) map[string][]delivery {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string][]delivery)
+	for line := range strings.Lines(string(text)) {
+		var d delivery
+		if err := json.Unmarshal([]byte(line), &d); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		all[d.ID] = append(all[d.ID], d)
+	}
+	return all
+}
+
+// get asks the instance for what path names and decodes the answer, whatever its
+// status, into into.
+func (i *instance) get(path string, into any) {
+	i.t.Helper()
+	client := http.Client{Timeout: 10 * time.Second}
+	answer, err := client.Get(i.url + path)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
+		i.t.Fatalf("get %s: %v", path, err)
+	}
+}
+
+// sinkStats is how a sink stands.
+type sinkStats struct {
+	Sink   string `json:"sink"`
+	Due    int    `json:"due"`
+	Dead   int    `json:"dead"`
+	Paused string `json:"paused"`
+	Done   struct {
+		Delivered int `json:"delivered"`
+		Unknown   int `json:"unknown"`
+	} `json:"since_start"`
+}
+
+func (i *instance) stats(sink string) sinkStats {
+	i.t.Helper()
+	var answer struct {
+		Sinks []sinkStats `json:"sinks"`
+	}
+	i.get("/v1/stats", &answer)
+	for _, s := range answer.Sinks {
+		if s.Sink == sink {
+			return s
+		}
+	}
+	i.t.Fatalf("no sink %s in the stats", sink)
+	return sinkStats{}
+}
+
+// eventually polls until holds does, or fails the test.
+func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// trial is a bridge with two sinks under a steady load: the broker that is
+// treated badly, and another that must not notice.
+type trial struct {
+	*testing.T
+	bridge *instance
+	target *target
+	out    *os.File // of the other sink
+
+	mu       sync.Mutex
+	accepted map[string]accepted // by the sink "broker"
+	others   map[string]bool     // accepted by the sink "other"
+}
+
+const (
+	calmFor    = 5 * time.Second // before a fault, to compare with
+	recoverIn  = 90 * time.Second
+	loadEvery  = 10 * time.Millisecond
+	loadDelay  = "200ms"
+	noticeable = 5 * time.Millisecond
+)
+
+func newTrial(t *testing.T, g *target) *trial {
+	t.Helper()
+	r := &trial{T: t, target: g, out: output(t), accepted: map[string]accepted{}, others: map[string]bool{}}
+	console := &target{kind: "console", config: map[string]any{"format": "json"}}
+	r.bridge = serve(t, bridgeConfig(t, map[string]*target{"broker": g, "other": console}), r.out)
+	return r
+}
+
+// load sends to both sinks, a hundred messages a second each, until stop.
+func (r *trial) load() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() {
+		ticks := time.NewTicker(loadEvery)
+		defer ticks.Stop()
+		for n := 0; ctx.Err() == nil; n++ {
+			r.sendBoth(n)
+			select {
+			case <-ticks.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	stop = func() { cancel(); group.Wait() }
+	r.Cleanup(stop)
+	return stop
+}
+
+func (r *trial) sendBoth(n int) {
+	m := r.target.message(fmt.Sprintf("broker-%d", n))
+	other := entry{ID: fmt.Sprintf("other-%d", n), Sink: "other", Topic: "t", Body: []byte("body"), Delay: loadDelay}
+	receipts, err := r.bridge.postBatch([]entry{m.entry, other})
+	if err != nil || !receipts[0].accepted() || !receipts[1].accepted() {
+		r.Errorf("message %d was not accepted: %v %+v", n, err, receipts)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m.deliverAt = receipts[0].DeliverAt
+	r.accepted[m.ID], r.others[other.ID] = m, true
+}
+
+// message is one for the sink "broker".
+func (g *target) message(id string) accepted {
+	headers := g.someHeaders()
+	return accepted{headers: headers, entry: entry{ID: id, Sink: "broker", Topic: g.topic, Key: g.key(rand.IntN(200)),
+		Body: someBytes(400), Headers: headerEntries(headers), Delay: loadDelay}}
+}
+
+// during runs a fault and compares the other sink's lateness with that of the
+// calm before it. What comes after a fault, such as a server that starts, takes
+// processors from everyone and says nothing about the bridge.
+func (r *trial) during(what string, fault func()) {
+	r.Helper()
+	calm := time.Now()
+	time.Sleep(calmFor)
+	began := time.Now()
+	fault()
+	ended := time.Now()
+	eventually(r.T, 10*time.Second, "the other sink is up to date", func() bool { return r.bridge.stats("other").Due == 0 })
+	before, during := r.otherLateness(calm, began), r.otherLateness(began, ended)
+	r.Logf("%s: the other sink's lateness p99 was %s before and %s during it", what, quantile(before, 0.99), quantile(during, 0.99))
+	if limit := quantile(before, 0.99)*12/10 + noticeable; quantile(during, 0.99) > limit {
+		r.Errorf("%s: the other sink's lateness p99 went from %s to %s", what, quantile(before, 0.99), quantile(during, 0.99))
+	}
+}
+
+// otherLateness is that of the other sink's messages that were due in a span.
+func (r *trial) otherLateness(from, to time.Time) []time.Duration {
+	var all []time.Duration
+	for _, some := range deliveries(r.T, r.out.Name()) {
+		if due := some[0].DeliverAt; due.After(from) && due.Before(to) {
+			all = append(all, time.Duration(some[0].Lateness*float64(time.Millisecond)))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// recovered waits until the broker's sink has caught up.
+func (r *trial) recovered() {
+	r.Helper()
+	eventually(r.T, recoverIn, "the sink has caught up", func() bool {
+		s := r.bridge.stats("broker")
+		return s.Paused == "" && s.Due < 20
+	})
+}
+
+// finish stops the bridge when all has been delivered and settles the accounts.
+func (r *trial) finish() {
+	r.Helper()
+	l := newLedger(r.target)
+	l.accepted = maps.Clone(r.accepted)
+	arrivals := r.target.consume(r.T)
+	l.gather(r.T, arrivals, recoverIn)
+	eventually(r.T, recoverIn, "the other sink has delivered all", func() bool {
+		return len(deliveries(r.T, r.out.Name())) == len(r.others)
+	})
+	r.bridge.stop()
+	l.gatherRest(r.T, arrivals)
+	l.check(r.T)
+	repeats := l.checkRepeats(r.T)
+	for id, some := range deliveries(r.T, r.out.Name()) {
+		if len(some) != 1 || some[0].Attempt != 1 || !r.others[id] {
+			r.Errorf("the other sink got %s %d times, first as attempt %d", id, len(some), some[0].Attempt)
+		}
+	}
+	r.Logf("%d accepted and delivered, %d repeats", len(l.accepted), repeats)
+}
+
+// standing is how a message of the broker's sink stands.
+type standing struct {
+	State  core.State `json:"state"`
+	Reason string     `json:"reason"`
+	Error  string     `json:"error"`
+}
+
+func (r *trial) standing(id string) (s standing) {
+	r.Helper()
+	r.bridge.get("/v1/messages/"+id+"?sink=broker", &s)
+	return s
+}
+
+// countDials stands in for a dead server for some time and returns how many
+// connections a second were tried.
+func (r *trial) countDials(addr string, span time.Duration) float64 {
+	r.Helper()
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var count atomic.Int64
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			count.Add(1)
+			conn.Close()
+		}
+	})
+	time.Sleep(span)
+	listener.Close()
+	group.Wait()
+	return float64(count.Load()) / span.Seconds()
+}
