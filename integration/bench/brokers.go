@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
 	"github.com/delaybridge/delaybridge/integration/servers"
@@ -53,6 +55,7 @@ func startKafka(t servers.TB, topic string) []string {
 }
 
 func startRocketMQ(t servers.TB, topic string) []string {
+	rlog.SetLogLevel("fatal") // the library has one log for the process
 	cluster := servers.RocketMQ(t, servers.RocketMQOptions{})
 	cluster.CreateTopic(topic, brokerPartitions)
 	return cluster.NameServers()

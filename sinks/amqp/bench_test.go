@@ -27,9 +27,10 @@ func benchMessages(topic string, n int) []*core.Message {
 // many callers as named, in batches as the engine makes them.
 func BenchmarkDeliver(b *testing.B) {
 	r := sharedRabbit(b)
-	for _, callers := range []int{1, 4, 16} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			s := openTest(b, nil, r.URL())
+	for _, x := range [][2]int{{1,16},{4, 4},{16,1},{16,2},{16,4},{16,8},{16,16}} {
+		callers := x[0]
+		b.Run(fmt.Sprintf("callers=%d,channels=%d", callers,x[1]), func(b *testing.B) {
+			s := openTest(b, map[string]any{"channels":x[1]}, r.URL())
 			closeAtEnd(b, s)
 			queue := r.queue(b, nil)
 			mustDeliver(b, s, message(queue, "first"))
@@ -51,6 +52,8 @@ func BenchmarkDeliver(b *testing.B) {
 			}
 			group.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+			b.StopTimer()
+			r.drop(b, queue)
 		})
 	}
 }
@@ -87,6 +90,8 @@ func BenchmarkRaw(b *testing.B) {
 	close(confirms)
 	<-done
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+	b.StopTimer()
+	r.drop(b, queue)
 }
 
 // BenchmarkAlone is how long one message takes.
@@ -102,4 +107,13 @@ func BenchmarkAlone(b *testing.B) {
 		mustDeliver(b, s, m...)
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(time.Millisecond/time.Microsecond), "ms/message")
+}
+
+// drop deletes a queue with what it holds, so that the next finds the broker as
+// empty as the first.
+func (r *rabbit) drop(b *testing.B, queue string) {
+	b.Helper()
+	if _, err := r.channel(b).QueueDelete(queue, false, false, false); err != nil {
+		b.Error(err)
+	}
 }

@@ -23,7 +23,7 @@ const (
 	batchHeadBytes    = 61
 	recordHeadBytes   = 32
 	headerHeadBytes   = 6
-	generatedIDLen    = 28 // at most, see core.NewID
+	generatedIDLen    = 28 // at most, see core.IDs
 	deliveredHeadings = 3*headerHeadBytes + len(core.HeaderID+core.HeaderAttempt+core.HeaderDeliverAt) + len("10000") + len(core.TimeFormat)
 )
 

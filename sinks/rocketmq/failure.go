@@ -151,9 +151,7 @@ func failureOfCode(number, remark string) *failure {
 	case codeSystemBusy, codeUnavailable, codeFlowControl, codeNotLeader, codeGoAway:
 		return fail(core.Retry, ofBroker, refused)
 	case codeIllegal:
-		f := fail(core.Permanent, ofMessages, refused)
-		f.oneOfMany = true
-		return f
+		return refusedMessage(refused)
 	case codeNotSupported, codeVersion:
 		return fail(core.Blocked, ofSink, refused)
 	case codeTopicNotExist:
@@ -174,8 +172,17 @@ func systemError(remark string, refused error) *failure {
 		return fail(core.Retry, ofBroker, refused)
 	case strings.Contains(remark, "in-sync replicas"), strings.Contains(remark, "mapped file failed"):
 		return fail(core.Unknown, ofBroker, refused)
+	case strings.Contains(remark, "size exceeded"): // larger than the broker's maxMessageSize
+		return refusedMessage(refused)
 	}
 	return fail(core.Unknown, ofMessages, refused)
+}
+
+// refusedMessage is a request refused for good, maybe for one of its messages.
+func refusedMessage(refused error) *failure {
+	f := fail(core.Permanent, ofMessages, refused)
+	f.oneOfMany = true
+	return f
 }
 
 // noPermission is said of a broker or a topic that is read-only, and by ACL 2.0

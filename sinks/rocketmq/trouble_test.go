@@ -30,6 +30,7 @@ func TestDeliverClassifiesReplies(t *testing.T) {
 		"topic missing":           {action{code: 17, remark: "topic[T] not exist", refuse: true}, []string{"topic_blocked", "topic_blocked"}},
 		"illegal":                 {action{code: 13, refuse: true}, []string{"permanent", "permanent"}},
 		"catch-all":               {action{code: 1, remark: "UNKNOWN_ERROR", refuse: true}, []string{"unknown", "unknown"}},
+		"body too large":          {action{code: 1, remark: "java.lang.RuntimeException: message body size exceeded", refuse: true}, []string{"permanent", "permanent"}},
 		"replicas short":          {action{code: 1, remark: "in-sync replicas not enough", refuse: true}, []string{"unknown"}},
 		"code of the future":      {action{code: 4711, refuse: true}, []string{"unknown", "unknown"}},
 		"disk flush timed out":    {action{code: 10}, []string{"unknown"}},

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s\ndelaybridge serve --config %s\n\nCtrl-C ends the brokers.\n", targets.text, file)
+	fmt.Fprintf(out, "%s\ndelaybridge serve --config %s\n\nEach broker has the topic or queue %s. Ctrl-C ends the brokers.\n", targets.text, file, targets.Topic)
 	<-ctx.Done()
 	return nil
 }
