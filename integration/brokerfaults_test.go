@@ -22,7 +22,7 @@ type server interface {
 const (
 	deadFor    = 5 * time.Second
 	frozenFor  = 20 * time.Second
-	maxDials   = 4.0 // a second: a probe asks who leads, then again, then sends
+	maxDials   = 6.0 // a second: a probe, of which there is one a second, may dial several times
 	blockedFor = 5 * time.Second
 )
 

@@ -32,10 +32,10 @@ type trial struct {
 }
 
 const (
-	calmFor    = 5 * time.Second // before a fault, to compare with
-	recoverIn  = 90 * time.Second
-	loadEvery  = 10 * time.Millisecond
-	loadDelay  = "200ms"
+	calmFor   = 5 * time.Second // before a fault, to compare with
+	recoverIn = 90 * time.Second
+	loadEvery = 10 * time.Millisecond
+	loadDelay = "200ms"
 	// noticeable is more than a busy machine explains, and less than a sink that is
 	// held back by another shows: that waits for deadlines of seconds. The figures
 	// themselves are logged.
