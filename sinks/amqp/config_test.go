@@ -30,6 +30,18 @@ func TestOpenFillsInDefaults(t *testing.T) {
 	}
 }
 
+func TestOpenTakesWhatIsWritten(t *testing.T) {
+	s, err := decode(json.RawMessage(`{"urls":["amqp://one"],"exchange":"x","mandatory":false,"persistent":false,"connections":2,
+		"channels":3,"max_message_size":4,"dial_timeout":"5s","write_timeout":"6s","heartbeat":"1m"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.exchange != "x" || s.mandatory || s.deliveryMode != amqp091.Transient || s.connections != 2 || s.channels != 3 ||
+		s.maxMessageSize != 4 || s.dialTimeout != 5*time.Second || s.writeTimeout != 6*time.Second || s.heartbeat != time.Minute {
+		t.Errorf("settings: %+v", s)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	url := `"urls":["amqp://user:hunter2@host/"]`
 	tests := []struct{ config, field string }{

@@ -21,7 +21,7 @@ func (s *settings) dial(ctx context.Context, n node) (*session, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
-	connection, err := s.handshake(raw, n, deadline)
+	connection, err := s.handshake(ctx, raw, n, deadline)
 	if err != nil {
 		raw.Close()
 		return nil, refusedDial(err)
@@ -30,14 +30,14 @@ func (s *settings) dial(ctx context.Context, n node) (*session, error) {
 }
 
 // handshake makes TLS, if wanted, and an AMQP connection of raw.
-func (s *settings) handshake(raw net.Conn, n node, deadline time.Time) (*amqp091.Connection, error) {
+func (s *settings) handshake(ctx context.Context, raw net.Conn, n node, deadline time.Time) (*amqp091.Connection, error) {
 	if err := raw.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
 	var conn net.Conn = deadlineConn{raw, s.writeTimeout}
 	if n.tls != nil {
 		encrypted := tls.Client(conn, n.tls)
-		if err := encrypted.Handshake(); err != nil {
+		if err := encrypted.HandshakeContext(ctx); err != nil {
 			return nil, fmt.Errorf("TLS with %s: %w", n.addr, err)
 		}
 		conn = encrypted

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,7 +180,7 @@ func (s *session) release(p *publisher) {
 // answered something.
 func (s *session) discard(p *publisher) {
 	s.mu.Lock()
-	dropped := append(s.idle, p)
+	dropped := slices.Concat(s.idle, []*publisher{p})
 	s.idle = nil
 	s.mu.Unlock()
 	go func() {

@@ -92,6 +92,15 @@ func TestPropertiesArrive(t *testing.T) {
 	}
 }
 
+// TestNotMandatory checks that what nobody gets counts as delivered if the
+// operator wants it so.
+func TestNotMandatory(t *testing.T) {
+	r := sharedRabbit(t)
+	s := openTest(t, map[string]any{"mandatory": false, "persistent": false, "exchange": r.exchange(t, "unbound")}, r.URL())
+	closeAtEnd(t, s)
+	mustDeliver(t, s, message("nobody", "1"), message("nobody", "2"))
+}
+
 func TestMissingExchangeIsMade(t *testing.T) {
 	r := sharedRabbit(t)
 	exchange, queue := r.name("later"), r.queue(t, nil)

@@ -165,7 +165,7 @@ func (d *delivery) request(ctx context.Context, t *target, messages []*outgoing)
 		return fail(core.Retry, ofSink, err)
 	}
 	result, err := p.send(ctx, d.sendTimeout(), onWire(messages, t.queue))
-	if err == errHanging || errors.Is(err, clienterrors.ErrRequestTimeout) && ctx.Err() == nil {
+	if errors.Is(err, errHanging) || errors.Is(err, clienterrors.ErrRequestTimeout) && ctx.Err() == nil {
 		d.leaveBehind(p) // its connection may be dead although the broker is not
 	}
 	return d.judge(t, d.config.failureOf(result, err))
@@ -199,7 +199,7 @@ func (d *delivery) judge(t *target, f *failure) *failure {
 	if f.reach != ofBroker {
 		return &judged
 	}
-	if f.err != errRouteGone {
+	if !errors.Is(f.err, errRouteGone) {
 		d.brokers.note(broker, false)
 	}
 	judged.reach = ofSink

@@ -134,7 +134,7 @@ func (p *producer) learn(topic string) {
 	defer p.calls.Done()
 	// The selector chooses no queue for a message that names none, so nothing
 	// is sent, and the error that comes of it says nothing.
-	p.sendSync(p.ctx, &primitive.Message{Topic: topic})
+	p.sendSync(p.ctx, &primitive.Message{Topic: topic}) // its error says nothing, see above
 }
 
 // sendSync turns a panic of the library into an error.
