@@ -110,7 +110,7 @@ func (s *Store) commit(ctx context.Context, key string, calls ...call) error {
 		}
 		return nil
 	}
-	return s.durable.check(s.runAndWait(ctx, node, calls))
+	return s.durable.check(s.send(ctx, node, calls, s.durable.command))
 }
 
 // nodeOf returns the client of the one server that holds key. Waiting counts
@@ -122,29 +122,4 @@ func (s *Store) nodeOf(ctx context.Context, key string) (redis.UniversalClient, 
 		return s.client, nil
 	}
 	return cluster.MasterForKey(ctx, key)
-}
-
-// runAndWait is run with the waiting command behind the calls, in one pipeline.
-func (s *Store) runAndWait(ctx context.Context, node redis.UniversalClient, calls []call) *redis.Cmd {
-	wait := s.durable.command(ctx)
-	for try := 1; ; try++ {
-		pipe := node.Pipeline()
-		for _, c := range calls {
-			pipe.Process(ctx, c)
-		}
-		pipe.Process(ctx, call{wait})
-		pipe.Exec(ctx) // each call has its own error
-		if try == loadTries || len(missing(calls)) == 0 {
-			return wait
-		}
-		if err := s.scripts.load(ctx, s.client); err != nil {
-			wait.SetErr(err)
-			return wait
-		}
-		calls = missing(calls)
-		for _, c := range calls {
-			c.SetErr(nil)
-		}
-		wait = s.durable.command(ctx)
-	}
 }

@@ -205,3 +205,15 @@ func TestEarlierMessageWakesOwnerOfAnotherInstance(t *testing.T) {
 	}
 	sink.await(t)
 }
+
+// owns lists the buckets of a sink that this process owns.
+func (o *ownedBuckets) owns(sink string) []int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var numbers []int
+	for n := range o.all[sink] {
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	return numbers
+}

@@ -146,24 +146,31 @@ const loadTries = 3
 // run sends calls in one pipeline on client and returns when each has its
 // result. It loads scripts that are missing and sends only those calls again.
 func (s *Store) run(ctx context.Context, client redis.UniversalClient, calls ...call) {
-	for try := 0; len(calls) > 0 && try < loadTries; try++ {
+	s.send(ctx, client, calls, func(context.Context) *redis.Cmd { return nil })
+}
+
+// send is run with the command that last makes, if any, behind the calls in the
+// same pipeline. It returns the one that was sent last.
+func (s *Store) send(ctx context.Context, client redis.UniversalClient, calls []call, last func(context.Context) *redis.Cmd) *redis.Cmd {
+	for try := 1; ; try++ {
 		pipe := client.Pipeline()
 		for _, c := range calls {
 			pipe.Process(ctx, c)
 		}
+		behind := last(ctx)
+		if behind != nil {
+			pipe.Process(ctx, call{behind})
+		}
 		pipe.Exec(ctx) // each call has its own error
-		calls = missing(calls)
-		if len(calls) == 0 {
-			return
+		if calls = missing(calls); len(calls) == 0 || try == loadTries {
+			return behind
 		}
-		if err := s.scripts.load(ctx, client); err != nil {
-			for _, c := range calls {
-				c.SetErr(err)
-			}
-			return
-		}
+		err := s.scripts.load(ctx, client)
 		for _, c := range calls {
-			c.SetErr(nil)
+			c.SetErr(err) // nil for the next try
+		}
+		if err != nil {
+			return behind
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"hash/fnv"
 	"log/slog"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -337,16 +336,4 @@ func (v *server) depart(ctx context.Context) {
 	defer cancel()
 	c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, 0)
 	v.Store.run(ctx, v.client, c)
-}
-
-// owns lists the buckets of a sink that this process owns; for tests.
-func (o *ownedBuckets) owns(sink string) []int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var numbers []int
-	for n := range o.all[sink] {
-		numbers = append(numbers, n)
-	}
-	slices.Sort(numbers)
-	return numbers
 }
