@@ -25,12 +25,21 @@ quick: ## Run the tests that need no server to be installed; tests with servers 
 	CI= $(GO) test -short -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: lint
-lint: $(LINT) ## Check style, import direction and common mistakes
+lint: $(LINT) .cache/proto/buf ## Check style, import direction, protocols and common mistakes
+	@.ci/proto -check
 	$(GO) vet ./...
 	$(LINT) run ./...
 
 $(LINT): .ci/tools/go.mod .ci/tools/go.sum
 	cd .ci/tools && $(GO) build -o ../../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: proto
+proto: .cache/proto/buf ## Check the protocols of plugins and gRPC, and generate their code
+	@.ci/proto
+
+.cache/proto/buf: .ci/tools/proto/go.mod .ci/tools/proto/go.sum
+	mkdir -p $(@D)
+	cd .ci/tools/proto && $(GO) build -o ../../../.cache/proto/ tool
 
 .PHONY: fmt
 fmt: ## Format the code
