@@ -5,27 +5,42 @@ import (
 	"time"
 )
 
+// AddedHeaders is how many headers delivery adds to a message's own.
+const AddedHeaders = 3
+
 // DeliveredHeaders returns the headers that m is delivered with: its own, in
 // order and byte for byte, then the ID, the attempt and the due time. A Sink
 // sends these, less those that its own broker would take as a request to delay
 // once more. The result is a new slice; the values of m's headers are shared.
 func (m *Message) DeliveredHeaders() []Header {
-	headers := make([]Header, len(m.Headers), len(m.Headers)+3)
+	headers := make([]Header, len(m.Headers), len(m.Headers)+AddedHeaders)
 	copy(headers, m.Headers)
-	// The three values lie one after the other in one buffer, as this is done
-	// for every message that is delivered.
-	values := make([]byte, 0, len(m.ID)+len(TimeFormat)+4)
+	added, _ := m.AppendAdded(make([]byte, 0, m.AddedBytes()))
+	return append(headers, added[:]...)
+}
+
+// AppendAdded returns the last three of DeliveredHeaders alone, for sinks that
+// make up those of a whole batch at once: their values are appended to values,
+// which is returned, too. It takes AddedBytes of it.
+func (m *Message) AppendAdded(values []byte) (added [AddedHeaders]Header, extended []byte) {
+	start := len(values)
 	values = append(values, m.ID...)
+	id := len(values)
 	values = strconv.AppendInt(values, int64(m.Attempt), 10)
 	attempt := len(values)
 	values = appendTime(values, m.DeliverAt)
-	id := len(m.ID)
-	return append(headers,
-		Header{HeaderID, values[:id:id]},
-		Header{HeaderAttempt, values[id:attempt:attempt]},
-		Header{HeaderDeliverAt, values[attempt:]},
-	)
+	return [AddedHeaders]Header{
+		{HeaderID, values[start:id:id]},
+		{HeaderAttempt, values[id:attempt:attempt]},
+		{HeaderDeliverAt, values[attempt:len(values):len(values)]},
+	}, values
 }
+
+// AddedBytes is at least how many bytes AppendAdded appends.
+func (m *Message) AddedBytes() int { return len(m.ID) + maxAttemptDigits + len(TimeFormat) }
+
+// maxAttemptDigits are those of the longest int64.
+const maxAttemptDigits = 20
 
 // appendTime appends t in UTC as TimeFormat has it, several times quicker than
 // the time package, which reads the layout anew each time.

@@ -1,9 +1,11 @@
 package core
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 func TestDeliveredHeaders(t *testing.T) {
@@ -22,6 +24,28 @@ func TestDeliveredHeaders(t *testing.T) {
 	_ = append(got[3].Value, "XXX"...)
 	if string(got[4].Value) != "12" || len(m.Headers) != 3 {
 		t.Errorf("an append to the id changed the attempt to %q", got[4].Value)
+	}
+}
+
+// TestAppendAdded: sinks that make up a whole batch send what the others send.
+func TestAppendAdded(t *testing.T) {
+	first := &Message{ID: "a", Attempt: 1, DeliverAt: time.UnixMilli(1)}
+	second := &Message{ID: "bb", Attempt: math.MaxInt64, DeliverAt: time.UnixMilli(1)}
+	values := make([]byte, 0, first.AddedBytes()+second.AddedBytes())
+	start := unsafe.SliceData(values)
+	var added [2][AddedHeaders]Header
+	for n, m := range []*Message{first, second} {
+		added[n], values = m.AppendAdded(values)
+	}
+	if unsafe.SliceData(values) != start {
+		t.Error("AddedBytes is less than what was appended")
+	}
+	for n, m := range []*Message{first, second} {
+		if got, want := added[n][:], m.DeliveredHeaders(); !slices.EqualFunc(got, want, func(a, b Header) bool {
+			return a.Name == b.Name && string(a.Value) == string(b.Value) && cap(a.Value) == len(a.Value)
+		}) {
+			t.Errorf("message %d has %q, want %q", n, got, want)
+		}
 	}
 }
 

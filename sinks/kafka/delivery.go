@@ -41,16 +41,12 @@ type chunk struct {
 }
 
 func newDelivery(batch []*core.Message) *delivery {
-	d := &delivery{
-		records: make([]record, len(batch)),
+	return &delivery{
+		records: newRecords(batch),
 		routes:  make([]route, len(batch)),
 		leaders: make([]string, len(batch)),
 		fates:   make([]fate, len(batch)),
 	}
-	for n, m := range batch {
-		d.records[n] = newRecord(m)
-	}
-	return d
 }
 
 func (c *chunk) record(n int) *record { return &c.records[c.places[n]] }

@@ -27,13 +27,36 @@ const (
 	deliveredHeadings = 3*headerHeadBytes + len(core.HeaderID+core.HeaderAttempt+core.HeaderDeliverAt) + len("10000") + len(core.TimeFormat)
 )
 
-func newRecord(m *core.Message) record {
-	delivered := m.DeliveredHeaders()
-	r := record{key: m.Key, value: m.Body, headers: make([]protocol.Header, len(delivered))}
-	r.size = recordHeadBytes + len(m.Key) + len(m.Body)
-	for n, h := range delivered {
-		r.headers[n] = protocol.Header{Key: h.Name, Value: h.Value}
-		r.size += headerHeadBytes + len(h.Name) + len(h.Value)
+// newRecords returns the records of a batch. Their headers share two slabs, as
+// this is done for every message that is delivered.
+func newRecords(batch []*core.Message) []record {
+	count, length := 0, 0
+	for _, m := range batch {
+		count += len(m.Headers) + core.AddedHeaders
+		length += m.AddedBytes()
+	}
+	records, headers, values := make([]record, len(batch)), make([]protocol.Header, 0, count), make([]byte, 0, length)
+	for n, m := range batch {
+		var added [core.AddedHeaders]core.Header
+		added, values = m.AppendAdded(values)
+		first := len(headers)
+		headers = appendHeaders(appendHeaders(headers, m.Headers), added[:])
+		records[n] = newRecord(m, headers[first:len(headers):len(headers)])
+	}
+	return records
+}
+
+func appendHeaders(to []protocol.Header, from []core.Header) []protocol.Header {
+	for _, h := range from {
+		to = append(to, protocol.Header{Key: h.Name, Value: h.Value})
+	}
+	return to
+}
+
+func newRecord(m *core.Message, headers []protocol.Header) record {
+	r := record{key: m.Key, value: m.Body, headers: headers, size: recordHeadBytes + len(m.Key) + len(m.Body)}
+	for _, h := range headers {
+		r.size += headerHeadBytes + len(h.Key) + len(h.Value)
 	}
 	return r
 }

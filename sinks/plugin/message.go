@@ -7,9 +7,6 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
 )
 
-// addedHeaders is how many headers core.Message.DeliveredHeaders adds, at the end.
-const addedHeaders = 3
-
 // toProto shares the bytes of m. The headers are those to be sent, so that a
 // plugin's author need not know which ones to add.
 func toProto(m *core.Message) *sinkv1.Message {
@@ -40,7 +37,7 @@ func fromProto(p *sinkv1.Message) *core.Message {
 	if p.ExpiresAtMs != 0 {
 		m.ExpiresAt = time.UnixMilli(p.ExpiresAtMs).UTC()
 	}
-	if own := len(p.Headers) - addedHeaders; own > 0 {
+	if own := len(p.Headers) - core.AddedHeaders; own > 0 {
 		m.Headers = make([]core.Header, own)
 		for n, h := range p.Headers[:own] {
 			m.Headers[n] = core.Header{Name: h.Name, Value: h.Value}
