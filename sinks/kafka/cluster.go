@@ -148,7 +148,7 @@ func (k *cluster) join(names []string) *flight {
 }
 
 func (k *cluster) fly(f *flight) {
-	ctx, cancel := context.WithTimeoutCause(k.ctx, k.dialTimeout+k.requestTimeout, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(k.ctx, k.questionTimeout(), errNoAnswer)
 	defer cancel()
 	names := make([]string, 0, len(f.topics)) // not nil: that would mean all
 	for name := range f.topics {
@@ -164,7 +164,8 @@ func (k *cluster) fly(f *flight) {
 	close(f.done)
 }
 
-// askAny asks one broker, and the next if it fails or takes long.
+// askAny asks one broker, and the next if it fails or takes long. A failure to
+// connect stands for the whole question, though the next may come much later.
 func (k *cluster) askAny(ctx context.Context, names []string) (*metadata.Response, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,7 +173,7 @@ func (k *cluster) askAny(ctx context.Context, names []string) (*metadata.Respons
 		answer *metadata.Response
 		err    error
 	}
-	candidates := k.candidates()
+	candidates, since := k.candidates(), time.Now().Add(-connectPause)
 	results, running := make(chan result, len(candidates)), 0
 	hedge := time.NewTimer(0)
 	defer hedge.Stop()
@@ -185,7 +186,7 @@ func (k *cluster) askAny(ctx context.Context, names []string) (*metadata.Respons
 			}
 			b := candidates[0]
 			candidates = candidates[1:]
-			if k.start(func() { answer, err := b.ask(ctx, names); results <- result{answer, err} }) {
+			if k.start(func() { answer, err := b.askUnlessFailed(ctx, names, since); results <- result{answer, err} }) {
 				running++
 				hedge.Reset(hedgeAfter)
 			}
@@ -201,6 +202,18 @@ func (k *cluster) askAny(ctx context.Context, names []string) (*metadata.Respons
 		}
 	}
 	return nil, failure
+}
+
+// askUnlessFailed asks the broker, unless it has no connection and could not be
+// connected to since then.
+func (b *broker) askUnlessFailed(ctx context.Context, names []string, since time.Time) (*metadata.Response, error) {
+	b.asking.Lock()
+	connected := b.control.usable()
+	b.asking.Unlock()
+	if err := b.unreachable(b.address, since); err != nil && !connected {
+		return nil, err
+	}
+	return b.ask(ctx, names)
 }
 
 // graver prefers an error that only an operator can help with, else the last.

@@ -39,7 +39,40 @@ var errTooOld = errors.New("broker is older than Kafka 1.0")
 // connect makes a connection within the dial timeout, TLS, versions and login
 // included. ctx bounds the making only; the connection lives until it is closed,
 // by the sink too, or was unused for the idle time. The error is a *connectError.
+// Of concurrent calls for an address one goes ahead, so that a broker that is
+// away costs one connection, however many want one.
 func (c *client) connect(ctx context.Context, address string) (*conn, error) {
+	for {
+		a, ours := c.attempt(address)
+		if ours {
+			return c.goAhead(ctx, address, a)
+		}
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, &connectError{address: address, err: context.Cause(ctx)}
+		}
+		switch {
+		case a.err != nil:
+			return nil, a.err
+		case a.well: // no need to go one by one
+			return c.makeConn(ctx, address)
+		}
+	}
+}
+
+// goAhead makes a connection while others wait for what becomes of it.
+func (c *client) goAhead(ctx context.Context, address string, a *attempt) (*conn, error) {
+	made, err := c.makeConn(ctx, address)
+	if ctx.Err() != nil { // the failure is ours
+		c.conclude(address, a, err == nil, nil)
+	} else {
+		c.conclude(address, a, err == nil, err)
+	}
+	return made, err
+}
+
+func (c *client) makeConn(ctx context.Context, address string) (*conn, error) {
 	dialCtx, cancel := context.WithTimeoutCause(ctx, c.dialTimeout, errors.New("took longer than the dial timeout"))
 	defer cancel()
 	made, err := c.handshake(dialCtx, address)
