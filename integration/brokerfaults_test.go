@@ -22,8 +22,13 @@ type server interface {
 const (
 	deadFor    = 5 * time.Second
 	frozenFor  = 20 * time.Second
-	maxDials   = 6.0 // a second: a probe, of which there is one a second, may dial several times
+	maxDials   = 1.5 // a second: there is one probe a second, and one dial a probe
 	blockedFor = 5 * time.Second
+	// maxStall is for the leader of a partition that is killed: the cluster takes
+	// three seconds to notice.
+	maxStall = 15 * time.Second
+
+	sender, senderSecret = "bridge", "bridge-secret"
 )
 
 // killed ends the broker as kill -9 does and starts it again.
@@ -39,6 +44,34 @@ func (r *trial) killed(broker server, addr string) {
 		}
 	})
 	broker.Start()
+	r.recovered()
+}
+
+// blocked has the broker refuse to take anything for a while.
+func (r *trial) blocked(what string, alarm func(on bool)) {
+	r.Helper()
+	r.during(what, func() {
+		alarm(true)
+		eventually(r.T, 30*time.Second, "the sink pauses", func() bool { return r.bridge.stats("broker").Paused != "" })
+		time.Sleep(blockedFor)
+	})
+	alarm(false)
+	r.recovered()
+}
+
+// moved ends the node that leads a partition, and starts it again when another
+// does and the sink has caught up.
+func (r *trial) moved(cluster *servers.KafkaCluster, what string, end func(*servers.Node)) {
+	r.Helper()
+	leader := cluster.Leader(r.target.topic, 0)
+	r.during(what, func() {
+		end(cluster.Node(leader))
+		if next := cluster.Leader(r.target.topic, 0); next == leader {
+			r.Fatalf("node %d leads, which has ended", leader)
+		}
+		r.recovered()
+	})
+	cluster.Node(leader).Start()
 	r.recovered()
 }
 
@@ -75,10 +108,11 @@ func (r *trial) missing(what string, other *target, options map[string]string, m
 		r.Errorf("a topic that is %s has paused the sink: %s", what, before.Paused)
 	}
 	mend()
-	arrivals := other.consume(r.T)
-	l.gather(r.T, arrivals, recoverIn)
-	l.check(r.T)
-	l.checkOnce(r.T)
+	r.Run(what, func(t *testing.T) { // its consumer ends here, and dials no dead broker later
+		l.gather(t, other.consume(t), recoverIn)
+		l.check(t)
+		l.checkOnce(t)
+	})
 }
 
 // refused: what is known to be too large is not accepted.
@@ -114,31 +148,57 @@ func (g *target) sized(id string, size int) accepted {
 }
 
 func TestKafkaInTrouble(t *testing.T) {
-	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka4})
-	topic, small, later := uniqueName("orders"), uniqueName("small"), uniqueName("later")
+	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka4, Users: map[string]string{sender: senderSecret}})
+	topic, small, later, forbidden := uniqueName("orders"), uniqueName("small"), uniqueName("later"), uniqueName("forbidden")
 	cluster.CreateTopic(topic, 4)
 	cluster.CreateTopic(small, 1, "max.message.bytes=10000")
+	cluster.CreateTopic(forbidden, 1)
+	cluster.Allow(sender, forbidden, servers.KafkaDescribe) // and so nothing else
 	g := newKafkaTarget(cluster, topic)
+	g.config["brokers"] = cluster.LoginAddrs()
+	g.config["sasl"] = map[string]string{"mechanism": "plain", "username": sender, "password": senderSecret}
 	r := newTrial(t, g)
 	stop := r.load()
 	r.missing("missing", newKafkaTarget(cluster, later), nil, func() { cluster.CreateTopic(later, 1) })
+	r.missing("forbidden", newKafkaTarget(cluster, forbidden), nil, func() { cluster.Allow(sender, forbidden, servers.KafkaWrite) })
 	r.refused(g.sized("huge", 1<<20))
 	r.dies(newKafkaTarget(cluster, small).sized("large", 20_000))
-	r.killed(cluster.Node(0), cluster.Addrs()[0])
+	r.killed(cluster.Node(0), cluster.LoginAddrs()[0])
 	r.frozen(cluster.Node(0))
 	stop()
 	r.finish()
 }
 
+// TestKafkaLeaderMoved takes the leader of a partition away by force and in good
+// order, while the others go on.
+func TestKafkaLeaderMoved(t *testing.T) {
+	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka4, Nodes: 3})
+	topic := uniqueName("orders")
+	cluster.CreateTopic(topic, 3) // of three replicas each, two of which confirm
+	r := newTrial(t, newKafkaTarget(cluster, topic))
+	stop := r.load()
+	r.moved(cluster, "leader killed", (*servers.Node).Kill)
+	r.moved(cluster, "leader stopped", (*servers.Node).Stop)
+	stop()
+	if stall := r.finish(); stall > maxStall {
+		t.Errorf("messages waited for up to %s", stall)
+	}
+}
+
 func TestRocketMQInTrouble(t *testing.T) {
 	const largest = 128 << 10
-	cluster := servers.RocketMQ(t, servers.RocketMQOptions{Config: []string{"maxMessageSize=131072"}})
-	topic, later := uniqueName("orders"), uniqueName("later")
+	cluster := servers.RocketMQ(t, servers.RocketMQOptions{Logins: true, Config: []string{"maxMessageSize=131072"}})
+	cluster.AddUser(sender, senderSecret)
+	cluster.AllowToSend(sender, "orders-*", "later-*")
+	topic, later, forbidden := uniqueName("orders"), uniqueName("later"), uniqueName("forbidden")
 	cluster.CreateTopic(topic, 4)
-	g, addr := newRocketTarget(cluster, topic), cluster.BrokerAddr()
+	cluster.CreateTopic(forbidden, 1)
+	g, addr := newRocketTarget(cluster, topic, asRocketAdmin()), cluster.BrokerAddr()
+	g.config["access_key"], g.config["secret_key"] = sender, senderSecret
 	r := newTrial(t, g)
 	stop := r.load()
-	r.missing("missing", newRocketTarget(cluster, later), nil, func() { cluster.CreateTopic(later, 1) })
+	r.missing("missing", newRocketTarget(cluster, later, asRocketAdmin()), nil, func() { cluster.CreateTopic(later, 1) })
+	r.missing("forbidden", newRocketTarget(cluster, forbidden, asRocketAdmin()), nil, func() { cluster.AllowToSend(sender, forbidden) })
 	r.refused(g.sized("huge", 4<<20))
 	r.dies(g.sized("large", 2*largest))
 	r.killed(cluster.Broker(), addr)
@@ -149,25 +209,20 @@ func TestRocketMQInTrouble(t *testing.T) {
 
 func TestRabbitMQInTrouble(t *testing.T) {
 	server := servers.RabbitMQ(t)
-	server.AddUser("bridge", "secret", "", "^(?!forbidden)", "")
+	server.AddUser(sender, senderSecret, "", "^(?!forbidden)", "")
 	queue, later, forbidden := uniqueName("orders"), uniqueName("later"), uniqueName("forbidden")
 	declareQueue(t, server.URL(), queue)
 	declareExchange(t, server.URL(), forbidden, queue+"-2")
 	g := newRabbitTarget(server.URL(), queue)
-	g.config["urls"] = []string{server.URLAs("bridge", "secret")}
+	g.config["urls"] = []string{server.URLAs(sender, senderSecret)}
 	r := newTrial(t, g)
 	stop := r.load()
 	r.missing("missing", newRabbitTarget(server.URL(), later), nil, func() { declareQueue(t, server.URL(), later) })
 	r.missing("forbidden", newRabbitTarget(server.URL(), queue+"-2"), map[string]string{"exchange": forbidden},
-		func() { server.Ctl("set_permissions", "bridge", "", ".*", "") })
+		func() { server.Ctl("set_permissions", sender, "", ".*", "") })
 	r.refused(g.sized("huge", 16<<20+1))
-	r.during("out of memory", func() {
-		server.MemoryAlarm(true)
-		eventually(t, 30*time.Second, "the sink pauses", func() bool { return r.bridge.stats("broker").Paused != "" })
-		time.Sleep(blockedFor)
-	})
-	server.MemoryAlarm(false)
-	r.recovered()
+	r.blocked("out of memory", server.MemoryAlarm)
+	r.blocked("out of disk", server.DiskAlarm)
 	r.killed(server, server.Addr())
 	r.frozen(server)
 	stop()

@@ -17,6 +17,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 // consumeKafka is a consumer group of one.
@@ -48,13 +49,13 @@ func consumeKafka(t *testing.T, brokers []string, topic string) <-chan arrival {
 // quietRocket silences the client library, which has one log for the process.
 var quietRocket = sync.OnceFunc(func() { rlog.SetLogLevel("fatal") })
 
-func consumeRocket(t *testing.T, nameServers []string, topic string) <-chan arrival {
+func consumeRocket(t *testing.T, nameServers []string, topic string, more ...consumer.Option) <-chan arrival {
 	t.Helper()
 	quietRocket()
 	name := uniqueName("consumer")
-	c, err := rocketmq.NewPushConsumer(consumer.WithGroupName(name), consumer.WithInstance(name),
+	c, err := rocketmq.NewPushConsumer(append(more, consumer.WithGroupName(name), consumer.WithInstance(name),
 		consumer.WithNsResolver(primitive.NewPassthroughResolver(nameServers)),
-		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))...)
 	if err != nil {
 		t.Fatalf("make a consumer: %v", err)
 	}
@@ -73,6 +74,11 @@ func consumeRocket(t *testing.T, nameServers []string, topic string) <-chan arri
 	}
 	t.Cleanup(func() { c.Shutdown() })
 	return arrivals
+}
+
+// asRocketAdmin has a consumer log in as who may read everything.
+func asRocketAdmin() consumer.Option {
+	return consumer.WithCredentials(primitive.Credentials{AccessKey: servers.RocketMQAdmin, SecretKey: servers.RocketMQAdminSecret})
 }
 
 // rocketArrival leaves out the properties that are not headers: RocketMQ's own

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
@@ -75,10 +77,10 @@ func rocketTarget(t *testing.T, version string) *target {
 	return newRocketTarget(cluster, topic)
 }
 
-func newRocketTarget(cluster *servers.RocketMQCluster, topic string) *target {
+func newRocketTarget(cluster *servers.RocketMQCluster, topic string, more ...consumer.Option) *target {
 	return &target{kind: "rocketmq", topic: topic, config: map[string]any{"name_servers": cluster.NameServers()},
 		partings: []parting{noBinary, noRepeats, noNulls, noOrder},
-		consume:  func(t *testing.T) <-chan arrival { return consumeRocket(t, cluster.NameServers(), topic) }}
+		consume:  func(t *testing.T) <-chan arrival { return consumeRocket(t, cluster.NameServers(), topic, more...) }}
 }
 
 func rabbitTarget(t *testing.T) *target {

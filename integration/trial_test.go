@@ -26,9 +26,16 @@ type trial struct {
 	target *target
 	out    *os.File // of the other sink
 
+	faults   []span
 	mu       sync.Mutex
 	accepted map[string]accepted // by the sink "broker"
 	others   map[string]bool     // accepted by the sink "other"
+}
+
+// span is the time that a fault took.
+type span struct {
+	what     string
+	from, to time.Time
 }
 
 const (
@@ -101,6 +108,7 @@ func (r *trial) during(what string, fault func()) {
 	began := time.Now()
 	fault()
 	ended := time.Now()
+	r.faults = append(r.faults, span{what, began, ended})
 	eventually(r.T, 10*time.Second, "the other sink is up to date", func() bool { return r.bridge.stats("other").Due == 0 })
 	before, during := r.otherLateness(calm, began), r.otherLateness(began, ended)
 	r.Logf("%s: the other sink's lateness p99 was %s before and %s during it", what, quantile(before, 0.99), quantile(during, 0.99))
@@ -130,8 +138,9 @@ func (r *trial) recovered() {
 	})
 }
 
-// finish stops the bridge when all has been delivered and settles the accounts.
-func (r *trial) finish() {
+// finish stops the bridge when all has been delivered, settles the accounts and
+// returns the longest stall.
+func (r *trial) finish() time.Duration {
 	r.Helper()
 	l := newLedger(r.target)
 	l.accepted = maps.Clone(r.accepted)
@@ -150,6 +159,30 @@ func (r *trial) finish() {
 		}
 	}
 	r.Logf("%d accepted and delivered, %d repeats", len(l.accepted), repeats)
+	return r.stalls(l)
+}
+
+// stalls tells for each fault how long the messages that were due in it waited
+// until they were in the broker, if that keeps the time.
+func (r *trial) stalls(l *ledger) (longest time.Duration) {
+	r.Helper()
+	for _, fault := range r.faults {
+		var waits []time.Duration
+		for id, all := range l.arrived {
+			due, first := l.accepted[id].deliverAt, slices.MinFunc(all, func(a, b arrival) int { return a.stored.Compare(b.stored) })
+			if !first.stored.IsZero() && due.After(fault.from) && due.Before(fault.to) {
+				waits = append(waits, first.stored.Sub(due))
+			}
+		}
+		if len(waits) == 0 { // the broker does not keep the time
+			continue
+		}
+		slices.Sort(waits)
+		r.Logf("%s for %s: %d messages were due, p50 %s and at most %s later they were in the broker", fault.what,
+			fault.to.Sub(fault.from).Round(time.Millisecond), len(waits), quantile(waits, 0.5), quantile(waits, 1))
+		longest = max(longest, quantile(waits, 1))
+	}
+	return longest
 }
 
 // standing is how a message of the broker's sink stands.

@@ -29,14 +29,18 @@ type KafkaOptions struct {
 	// AdvertiseHost is the host that brokers give to clients instead of
 	// 127.0.0.1, for a proxy that listens there on the same ports.
 	AdvertiseHost string
-	Config        map[string]string // more of the server's properties, which win over ours
+	// Users are who may log in, by SASL PLAIN, and their passwords; see LoginAddrs
+	// and Allow.
+	Users  map[string]string
+	Config map[string]string // more of the server's properties, which win over ours
 }
 
 // KafkaCluster is one or more Kafka nodes, each broker and controller at once.
 type KafkaCluster struct {
-	t     TB
-	nodes []*Node
-	addrs []string
+	t      TB
+	nodes  []*Node
+	addrs  []string
+	logins bool // LoginAddrs are there
 
 	mu     sync.Mutex
 	topics map[string]int // that CreateTopic made: their partitions
@@ -44,8 +48,9 @@ type KafkaCluster struct {
 
 const (
 	kafkaReadyIn = 90 * time.Second
-	// kafkaPorts: clients, other brokers, controllers.
-	kafkaPorts     = 3
+	// kafkaPorts: clients, other brokers, controllers, clients that log in.
+	kafkaPorts     = 4
+	kafkaLoginPort = 3
 	kafkaClusterID = "ZGVsYXlicmlkZ2V0ZXN0cw"
 )
 
@@ -56,14 +61,14 @@ const (
 func Kafka(t TB, o KafkaOptions) *KafkaCluster {
 	t.Helper()
 	if addrs := external("DELAYBRIDGE_TEST_KAFKA"); addrs != nil {
-		if o.Version != "" || o.Nodes > 1 || o.AdvertiseHost != "" || o.Config != nil {
+		if o.Version != "" || o.Nodes > 1 || o.AdvertiseHost != "" || o.Users != nil || o.Config != nil {
 			t.Skipf("needs a Kafka of its own, and DELAYBRIDGE_TEST_KAFKA is set")
 		}
 		return &KafkaCluster{t: t, addrs: addrs, topics: map[string]int{}}
 	}
 	slow(t)
 	o = o.withDefaults()
-	c := &KafkaCluster{t: t, topics: map[string]int{}}
+	c := &KafkaCluster{t: t, topics: map[string]int{}, logins: o.Users != nil}
 	lib, ports := jars(t, "kafka", o.Version), []int{}
 	for range o.Nodes {
 		ports = append(ports, freePorts(t, kafkaPorts))
@@ -149,6 +154,9 @@ func (o KafkaOptions) properties(dir string, id int, ports []int) string {
 		"controller.quorum.election.timeout.ms": "500",
 		"controller.quorum.fetch.timeout.ms":    "1000",
 	}
+	if o.Users != nil {
+		o.addLogins(p, port+kafkaLoginPort)
+	}
 	maps.Copy(p, o.Config)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(p)) {
@@ -208,6 +216,26 @@ func (c *KafkaCluster) led() error {
 		}
 	}
 	return nil
+}
+
+// Leader returns the number of the node that leads a partition, as soon as there
+// is one.
+func (c *KafkaCluster) Leader(topic string, partition int) int {
+	c.t.Helper()
+	leader := -1
+	err := poll(nil, kafkaReadyIn, func() (err error) {
+		for id, addr := range c.addrs {
+			if err = kafkaLeads(addr, topic, partition); err == nil {
+				leader = id
+				return nil
+			}
+		}
+		return err
+	})
+	if err != nil {
+		c.t.Fatalf("find the leader of partition %d of %s: %v", partition, topic, err)
+	}
+	return leader
 }
 
 // any returns nil if f does for one of the brokers.

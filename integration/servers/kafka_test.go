@@ -4,12 +4,14 @@ package servers_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl/plain"
 )
 
 func TestKafka(t *testing.T) {
@@ -46,7 +48,11 @@ func TestKafkaClusterGoesOnWithoutANode(t *testing.T) {
 		return produce(t, cluster, "t", "a") == nil
 	})
 	cluster.Node(1).Resume()
-	cluster.Node(2).Stop()
+	leader := cluster.Leader("t", 0)
+	cluster.Node(leader).Stop()
+	if next := cluster.Leader("t", 0); next == leader {
+		t.Errorf("node %d leads, and has stopped", leader)
+	}
 	within(t, 30*time.Second, "the other two accept", func() bool {
 		return produce(t, cluster, "t", "b") == nil
 	})
@@ -63,6 +69,29 @@ func TestKafkaAdvertisesAProxy(t *testing.T) {
 	}
 }
 
+func TestKafkaLogins(t *testing.T) {
+	cluster := servers.Kafka(t, servers.KafkaOptions{Users: map[string]string{"u": "secret"}})
+	cluster.CreateTopic("t", 1)
+	cluster.CreateTopic("open", 1)
+	cluster.Allow("u", "t", servers.KafkaDescribe)
+	write := func(password, topic string) error {
+		transport := &kafka.Transport{SASL: plain.Mechanism{Username: "u", Password: password}}
+		defer transport.CloseIdleConnections()
+		return produceWith(t, &kafka.Client{Addr: kafka.TCP(cluster.LoginAddrs()...), Transport: transport}, topic, "a")
+	}
+	if write("wrong", "open") == nil {
+		t.Error("a wrong password will do")
+	}
+	if err := write("secret", "open"); err != nil {
+		t.Errorf("to a topic of which nothing is said: %v", err)
+	}
+	if err := write("secret", "t"); !errors.Is(err, kafka.TopicAuthorizationFailed) {
+		t.Errorf("without permission: %v", err)
+	}
+	cluster.Allow("u", "t", servers.KafkaWrite)
+	within(t, 20*time.Second, "permission holds", func() bool { return write("secret", "t") == nil })
+}
+
 func kafkaClient(t *testing.T, cluster *servers.KafkaCluster) *kafka.Client {
 	transport := &kafka.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -72,9 +101,14 @@ func kafkaClient(t *testing.T, cluster *servers.KafkaCluster) *kafka.Client {
 // produce sends one record to partition 0.
 func produce(t *testing.T, cluster *servers.KafkaCluster, topic, body string) error {
 	t.Helper()
+	return produceWith(t, kafkaClient(t, cluster), topic, body)
+}
+
+func produceWith(t *testing.T, client *kafka.Client, topic, body string) error {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	answer, err := kafkaClient(t, cluster).Produce(ctx, &kafka.ProduceRequest{
+	answer, err := client.Produce(ctx, &kafka.ProduceRequest{
 		Topic: topic, RequiredAcks: kafka.RequireAll,
 		Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(body))}),
 	})

@@ -190,6 +190,17 @@ func (s *RabbitMQServer) MemoryAlarm(on bool) {
 	}
 }
 
+// DiskAlarm makes the server believe, or not, that its disk is full: then too it
+// blocks all connections that publish.
+func (s *RabbitMQServer) DiskAlarm(on bool) {
+	s.t.Helper()
+	if on {
+		s.Ctl("set_disk_free_limit", "1000000GB")
+	} else {
+		s.Ctl("set_disk_free_limit", "10MB")
+	}
+}
+
 func writeFile(t TB, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)

@@ -34,7 +34,8 @@ func TestRabbitMQ(t *testing.T) {
 			t.Errorf("declare without permission: %v", err)
 		}
 	})
-	t.Run("alarm", func(t *testing.T) { testAlarm(t, server) })
+	t.Run("memory alarm", func(t *testing.T) { testAlarm(t, server.URL(), server.MemoryAlarm) })
+	t.Run("disk alarm", func(t *testing.T) { testAlarm(t, server.URL(), server.DiskAlarm) })
 	t.Run("pause", func(t *testing.T) {
 		server.Pause()
 		answered := make(chan error, 1)
@@ -57,8 +58,8 @@ func TestRabbitMQ(t *testing.T) {
 	})
 }
 
-func testAlarm(t *testing.T, server *servers.RabbitMQServer) {
-	conn, err := amqp.Dial(server.URL())
+func testAlarm(t *testing.T, url string, alarm func(on bool)) {
+	conn, err := amqp.Dial(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func testAlarm(t *testing.T, server *servers.RabbitMQServer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.MemoryAlarm(true)
+	alarm(true)
 	// The server tells a connection that it is blocked when it publishes.
 	if err := channel.PublishWithContext(t.Context(), "", "nobody", false, false, amqp.Publishing{}); err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func testAlarm(t *testing.T, server *servers.RabbitMQServer) {
 		case <-time.After(20 * time.Second):
 			t.Fatalf("not told that blocked = %t", want)
 		}
-		server.MemoryAlarm(false)
+		alarm(false)
 	}
 }
 

@@ -24,7 +24,9 @@ type RocketMQOptions struct {
 	// AdvertiseHost is the host that the broker gives to clients instead of
 	// 127.0.0.1, for a proxy that listens there on the same port.
 	AdvertiseHost string
-	Config        []string // more lines of the broker's configuration, as name=value; they win
+	// Logins: clients have to log in, and may do what Allow says. Not for version 4.
+	Logins bool
+	Config []string // more lines of the broker's configuration, as name=value; they win
 }
 
 // RocketMQCluster is a name server and one broker.
@@ -52,7 +54,7 @@ const (
 func RocketMQ(t TB, o RocketMQOptions) *RocketMQCluster {
 	t.Helper()
 	if addrs := external("DELAYBRIDGE_TEST_ROCKETMQ"); addrs != nil {
-		if o.Version != "" || o.AdvertiseHost != "" || o.Config != nil {
+		if o.Version != "" || o.AdvertiseHost != "" || o.Logins || o.Config != nil {
 			t.Skipf("needs a RocketMQ of its own, and DELAYBRIDGE_TEST_ROCKETMQ is set")
 		}
 		return &RocketMQCluster{t: t, nameServers: addrs}
@@ -135,7 +137,11 @@ diskMaxUsedSpaceRatio=95
 autoCreateTopicEnable=false
 `, rocketCluster, rocketBrokerName, o.AdvertiseHost, port, filepath.Join(dir, "store"),
 		filepath.Join(dir, "store", "commitlog"))
-	for _, line := range o.Config {
+	lines := o.Config
+	if o.Logins {
+		lines = slices.Concat(rocketLogins(), o.Config)
+	}
+	for _, line := range lines {
 		config += line + "\n"
 	}
 	return config

@@ -9,14 +9,17 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 )
 
-// Requests of RocketMQ's remoting protocol that making a topic takes.
+// Requests of RocketMQ's remoting protocol that making a topic takes, and what
+// clients send all the time.
 const (
 	rocketCreate     = 17
 	rocketGetRuntime = 28
+	rocketHeartbeat  = 34
 	rocketGetRoute   = 105
 	rocketGetCluster = 106
 
@@ -29,6 +32,11 @@ const (
 // of the answer. A frame is its length, the length of its header, the header as
 // JSON, and the body.
 func rocketCall(addr string, code int, fields map[string]string) ([]byte, error) {
+	return rocketCallWith(addr, code, fields, nil)
+}
+
+// rocketCallWith is rocketCall for a request with a body.
+func rocketCallWith(addr string, code int, fields map[string]string, body []byte) ([]byte, error) {
 	conn, err := net.DialTimeout("tcp", addr, rocketTimeout)
 	if err != nil {
 		return nil, err
@@ -42,9 +50,9 @@ func rocketCall(addr string, code int, fields map[string]string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(header)))
+	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(header)+len(body)))
 	frame = binary.BigEndian.AppendUint32(frame, uint32(len(header)))
-	if _, err := conn.Write(append(frame, header...)); err != nil {
+	if _, err := conn.Write(slices.Concat(frame, header, body)); err != nil {
 		return nil, err
 	}
 	answer, err := readFrame(conn)

@@ -27,6 +27,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 
 type wireWriter struct{ b []byte }
 
+func (w *wireWriter) int8(v int8)   { w.b = append(w.b, byte(v)) }
 func (w *wireWriter) int16(v int16) { w.b = binary.BigEndian.AppendUint16(w.b, uint16(v)) }
 func (w *wireWriter) int32(v int32) { w.b = binary.BigEndian.AppendUint32(w.b, uint32(v)) }
 func (w *wireWriter) int64(v int64) { w.b = binary.BigEndian.AppendUint64(w.b, uint64(v)) }
