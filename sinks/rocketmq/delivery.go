@@ -147,43 +147,39 @@ func (t *target) String() string {
 	return fmt.Sprintf("topic %s, broker %s, queue %d", t.queue.Topic, t.queue.BrokerName, t.queue.QueueId)
 }
 
-// request makes one request, when a worker is free.
+// request makes one request, when a worker is free, or goes along with another.
+// What was refused for good in company is sent again without: it may be the
+// fault of another Deliver's message.
 func (d *delivery) request(ctx context.Context, t *target, messages []*outgoing) *failure {
 	broker := t.queue.BrokerName
 	if d.brokers.troubled(broker) && t.route.othersWork(broker, d.brokers) {
 		return fail(core.TopicBlocked, ofMessages, fmt.Errorf("send to %s: broker has failed lately", t))
 	}
-	if err := d.enter(ctx); err != nil {
-		return fail(core.Retry, ofSink, err)
+	if sociable(messages) {
+		f, shared := d.together(ctx, t, newParcel(messages))
+		if f == nil || !shared || f.class != core.Permanent {
+			return d.judge(t, f)
+		}
 	}
-	defer func() { <-d.workers }()
-	if err := d.brokers.confirm(ctx, broker); err != nil {
-		return d.judge(t, fail(core.Retry, ofBroker, err))
+	return d.judge(t, d.alone(ctx, t, newParcel(messages)))
+}
+
+// send makes one request of a batch as it is on the wire. The caller has a
+// worker.
+func (s *Sink) send(ctx context.Context, t *target, batch []byte) *failure {
+	if err := s.brokers.confirm(ctx, t.queue.BrokerName); err != nil {
+		return fail(core.Retry, ofBroker, err)
 	}
-	p, err := d.begin()
+	p, err := s.begin()
 	if err != nil {
 		return fail(core.Retry, ofSink, err)
 	}
-	result, err := p.send(ctx, d.sendTimeout(), onWire(messages, t.queue))
+	message := &primitive.Message{Topic: t.queue.Topic, Queue: t.queue, Body: batch, Batch: true}
+	result, err := p.send(ctx, s.sendTimeout(), message)
 	if errors.Is(err, errHanging) || errors.Is(err, clienterrors.ErrRequestTimeout) && ctx.Err() == nil {
-		d.leaveBehind(p) // its connection may be dead although the broker is not
+		s.leaveBehind(p) // its connection may be dead although the broker is not
 	}
-	return d.judge(t, d.config.failureOf(result, err))
-}
-
-// enter waits for a worker.
-func (d *delivery) enter(ctx context.Context) error {
-	select {
-	case d.workers <- struct{}{}:
-		if ctx.Err() == nil {
-			return nil
-		}
-		<-d.workers
-	case <-d.ctx.Done():
-		return errClosed
-	case <-ctx.Done():
-	}
-	return fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
+	return s.config.failureOf(result, err)
 }
 
 // judge remembers how the broker fares, and tells whether its trouble is the

@@ -3,8 +3,6 @@ package rocketmq
 import (
 	"encoding/binary"
 
-	"github.com/apache/rocketmq-client-go/v2/primitive"
-
 	"github.com/delaybridge/delaybridge/core"
 )
 
@@ -76,11 +74,11 @@ const batchOverhead = 22
 
 func (o *outgoing) bytes() int { return batchOverhead + len(o.source.Body) + len(o.properties) }
 
-// onWire makes one batch request of messages, also if it is but one: the broker
-// then gives it the same treatment, and takes an empty body, which 5.x fails on
-// otherwise. It is made here and not by the client library since that goes by
-// way of maps and copies each message four times.
-func onWire(messages []*outgoing, queue *primitive.MessageQueue) *primitive.Message {
+// onWire makes the body of a batch request of messages, also if it is but one:
+// the broker then gives it the same treatment, and takes an empty body, which
+// 5.x fails on otherwise. It is made here and not by the client library since
+// that goes by way of maps and copies each message four times.
+func onWire(messages []*outgoing) []byte {
 	total := 0
 	for _, o := range messages {
 		total += o.bytes()
@@ -89,7 +87,7 @@ func onWire(messages []*outgoing, queue *primitive.MessageQueue) *primitive.Mess
 	for _, o := range messages {
 		batch = o.append(batch)
 	}
-	return &primitive.Message{Topic: queue.Topic, Queue: queue, Body: batch, Batch: true}
+	return batch
 }
 
 // append adds the message to a batch: total length, magic, checksum and flags,

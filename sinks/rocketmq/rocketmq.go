@@ -1,7 +1,8 @@
 // Package rocketmq is a sink that sends messages to Apache RocketMQ 4.9 and 5.x
 // by the remoting protocol (name servers on 9876, brokers on 10911).
 //
-// Due messages of one topic and queue leave in one batch request. The message's
+// Due messages of one topic and queue leave in one batch request, also those of
+// several Delivers if they wait for a worker at the same time. The message's
 // key chooses the queue, as SelectMessageQueueByHash does in Java; without a key
 // they take turns. Headers become user properties, which have no order; the ID
 // is the first of the message's KEYS, and the option "keys" adds more. The
@@ -52,6 +53,7 @@ type Sink struct {
 	nameServers nameServers
 	brokers     *brokers
 	workers     chan struct{} // holds a token for each request under way
+	parcels     *parcels      // what waits for one
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -69,7 +71,7 @@ type Sink struct {
 const maxLeft = 8
 
 func newSink(c Config) *Sink {
-	s := &Sink{config: c, nameServers: c.NameServers, routes: newRoutes(), workers: make(chan struct{}, c.Workers)}
+	s := &Sink{config: c, nameServers: c.NameServers, routes: newRoutes(), workers: make(chan struct{}, c.Workers), parcels: newParcels()}
 	s.brokers = newBrokers(s.tryBroker)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+
 	"github.com/delaybridge/delaybridge/core"
 )
 
@@ -245,7 +247,8 @@ func TestDeliverFollowsRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = p.send(t.Context(), time.Second, onWire([]*outgoing{newOutgoing(0, message(1))}, &gone))
+	_, err = p.send(t.Context(), time.Second, &primitive.Message{Topic: gone.Topic, Queue: &gone, Batch: true,
+		Body: onWire([]*outgoing{newOutgoing(0, message(1))})})
 	if f := failureOfError(err); f.class != core.Retry || f.err != errRouteGone {
 		t.Errorf("got %v of class %s", f.err, f.class)
 	}
