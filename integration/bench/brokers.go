@@ -33,13 +33,14 @@ type brokerCase struct {
 	setting string                                    // of the sink, that takes the addresses
 	open    core.OpenFunc
 	raw     func(ctx context.Context, addrs []string, topic string, n int) (perSecond float64, err error)
+	empty   func(addr, topic string) error // before a burst; nil: what a topic holds does not matter
 }
 
 func brokerCases() []brokerCase {
 	return []brokerCase{
-		{"Kafka", 200_000, time.Millisecond, startKafka, "brokers", kafka.Open, rawKafka},
-		{"RocketMQ", 100_000, 2 * time.Millisecond, startRocketMQ, "name_servers", rocketmq.Open, rawRocketMQ},
-		{"RabbitMQ", 50_000, time.Millisecond, startRabbitMQ, "urls", amqp.Open, rawRabbitMQ},
+		{"Kafka", 200_000, time.Millisecond, startKafka, "brokers", kafka.Open, rawKafka, nil},
+		{"RocketMQ", 100_000, 2 * time.Millisecond, startRocketMQ, "name_servers", rocketmq.Open, rawRocketMQ, nil},
+		{"RabbitMQ", 50_000, time.Millisecond, startRabbitMQ, "urls", amqp.Open, rawRabbitMQ, purgeQueue},
 	}
 }
 
@@ -72,9 +73,16 @@ func startRabbitMQ(t servers.TB, topic string) []string {
 // measureBrokers: a burst into each broker, beside N, the same burst into the
 // null sink, and R, the raw client library. Bridge, client and broker share the
 // processors, so that the work of both must be done for each message, and the
-// most that can be reached is 1/(1/N+1/R).
+// most that can be reached is 1/(1/N+1/R). A broker that keeps to one processor,
+// as ours of RabbitMQ does, leaves the other to the bridge: then it can be more.
+//
+// DELAYBRIDGE_BENCH_BROKER names the only broker to measure.
 func measureBrokers(ctx context.Context, b *bench) error {
+	only := os.Getenv("DELAYBRIDGE_BENCH_BROKER")
 	for _, c := range brokerCases() {
+		if only != "" && only != c.name {
+			continue
+		}
 		if err := c.measure(ctx, b); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -100,31 +108,44 @@ func (c brokerCase) measure(ctx context.Context, b *bench) (err error) {
 	return c.measureLone(ctx, b, open)
 }
 
-// brokerRounds are taken in turn, the best of each counts: a broker's virtual
-// machine is slow at first.
+// brokerRounds are taken in turn, the best of each counts. One more goes before
+// them and does not: a broker's virtual machine is slow at first.
 const brokerRounds = 3
 
 func (c brokerCase) measureBurst(ctx context.Context, b *bench, addrs []string, open func() (core.Sink, error)) error {
 	var null, raw, rate float64
-	for range brokerRounds {
-		r, err := c.raw(ctx, addrs, brokerTopic, c.n)
+	for round := range brokerRounds + 1 {
+		r, n, o, err := c.measureRound(ctx, b, addrs, open)
 		if err != nil {
-			return fmt.Errorf("raw: %w", err)
-		}
-		raw = max(raw, r)
-		if r, err = brokerBurst(ctx, b, openNull, c.n); err != nil {
 			return err
 		}
-		null = max(null, r)
-		if r, err = brokerBurst(ctx, b, open, c.n); err != nil {
-			return err
+		fmt.Fprintf(os.Stderr, "bench: %s, round %d: raw %.0f/s, null %.0f/s, ours %.0f/s\n", c.name, round, r, n, o)
+		if round > 0 {
+			raw, null, rate = max(raw, r), max(null, n), max(rate, o)
 		}
-		rate = max(rate, r)
 	}
 	limit := 1 / (1/null + 1/raw)
 	b.table.rates(fmt.Sprintf("burst of %d k into %s; raw: N %s into the null sink and R %s with the client library make %s", c.n/1000,
 		c.name, perSecond(null), perSecond(raw), "1/(1/N+1/R)"), rate, limit, "≥ 80 %")
 	return nil
+}
+
+// measureRound returns what the client library, the bridge into the null sink,
+// and the bridge into the broker make a second.
+func (c brokerCase) measureRound(ctx context.Context, b *bench, addrs []string, open func() (core.Sink, error)) (raw, null, rate float64, err error) {
+	if raw, err = c.raw(ctx, addrs, brokerTopic, c.n); err != nil {
+		return 0, 0, 0, fmt.Errorf("raw: %w", err)
+	}
+	if null, err = brokerBurst(ctx, b, openNull, c.n); err != nil {
+		return 0, 0, 0, err
+	}
+	if c.empty != nil {
+		if err = c.empty(addrs[0], brokerTopic); err != nil {
+			return 0, 0, 0, fmt.Errorf("empty %s: %w", brokerTopic, err)
+		}
+	}
+	rate, err = brokerBurst(ctx, b, open, c.n)
+	return raw, null, rate, err
 }
 
 func (c brokerCase) measureLone(ctx context.Context, b *bench, open func() (core.Sink, error)) error {
@@ -148,13 +169,29 @@ type countedSink struct {
 }
 
 func (s *countedSink) Deliver(ctx context.Context, batch []*core.Message) error {
-	if s.next != nil {
-		if err := s.next.Deliver(ctx, batch); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: deliver:", err) // it is tried again, and counts then
-			return err
+	if s.next == nil {
+		return s.nullSink.Deliver(ctx, batch)
+	}
+	err := s.next.Deliver(ctx, batch)
+	if err == nil {
+		return s.nullSink.Deliver(ctx, batch)
+	}
+	fmt.Fprintln(os.Stderr, "bench: deliver:", err) // what failed is tried again, and counts then
+	if verdicts, ok := errors.AsType[core.BatchError](err); ok {
+		_ = s.nullSink.Deliver(ctx, confirmedOf(batch, verdicts)) // never fails
+	}
+	return err
+}
+
+// confirmedOf are the messages of a batch that did not fail.
+func confirmedOf(batch []*core.Message, verdicts core.BatchError) []*core.Message {
+	var confirmed []*core.Message
+	for i, m := range batch {
+		if verdicts[i] == nil {
+			confirmed = append(confirmed, m)
 		}
 	}
-	return s.nullSink.Deliver(ctx, batch)
+	return confirmed
 }
 
 func (s *countedSink) Close() error {
@@ -194,14 +231,29 @@ func brokerHeaders() []core.Header {
 	return []core.Header{{Name: "content-type", Value: []byte("text/plain")}, {Name: "trace", Value: []byte("0123456789")}}
 }
 
-// brokerBurst drains n messages that are due at one instant.
+// errVoid: messages were due before all were parked.
+var errVoid = errors.New("parking took longer than planned; the burst is void")
+
+// brokerBurst drains n messages that are due at one instant, which is later when
+// parking is slow.
 func brokerBurst(ctx context.Context, b *bench, open func() (core.Sink, error), n int) (perSecond float64, err error) {
+	lead := time.Duration(n/60_000+3) * time.Second
+	for range 3 {
+		if perSecond, err = brokerBurstIn(ctx, b, open, n, lead); !errors.Is(err, errVoid) {
+			break
+		}
+		lead *= 2
+	}
+	return perSecond, err
+}
+
+func brokerBurstIn(ctx context.Context, b *bench, open func() (core.Sink, error), n int, lead time.Duration) (perSecond float64, err error) {
 	br, err := b.openBridgeTo(ctx, open)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, br.stop()) }()
-	due := time.Now().Add(time.Duration(n/60_000+3) * time.Second).Truncate(time.Millisecond)
+	due := time.Now().Add(lead).Truncate(time.Millisecond)
 	headers, next := brokerHeaders(), atomic.Int64{}
 	br.sink.expect(n)
 	err = br.fill(ctx, n, bodySize, func(m *core.Message) {
@@ -211,7 +263,7 @@ func brokerBurst(ctx context.Context, b *bench, open func() (core.Sink, error), 
 		return 0, err
 	}
 	if time.Until(due) < 200*time.Millisecond {
-		return 0, errors.New("parking took longer than planned; the burst is void")
+		return 0, errVoid
 	}
 	runtime.GC()
 	select {
