@@ -1,0 +1,182 @@
+package dialect
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Found is what Read has found out besides what it wrote into the message.
+type Found struct {
+	// Tagged says that a time or a delay was given, be it one that has passed.
+	Tagged bool
+	// Over says that a header marks a delay that is over, and that no other
+	// gives a time: the message is due at once. Tagged is then false.
+	Over bool
+	// Rest are the indices of the headers that are the message's own, in order.
+	// All others are about scheduling and must not be passed on.
+	Rest []int
+}
+
+// Read sets those fields of m that the headers name, of DeliverAt, Delay,
+// ExpiresAt, TTL, ID, Sink, Topic, Key and Priority, and leaves the others as
+// they are; m should come without times. Values may share memory with the
+// headers'.
+//
+// The error is a *core.InvalidError, whose Field is mostly the header, and m is
+// then of no use: a value of the wrong type or form, a header that is there
+// twice, two that disagree, a time together with a delay, or a wish that can't
+// be met. Whether the values are within bounds is for Accept to say.
+func (s *Set) Read(m *core.Message, headers []Header) (Found, error) {
+	found := Found{Rest: make([]int, 0, len(headers))}
+	r := reading{m: m}
+	for n, h := range headers {
+		row := s.row(h.Name)
+		if row == nil && s.native && core.IsReservedHeader(h.Name) {
+			return found, core.Invalidf("headers", "have the name %s, which is not one of ours", quote(h.Name))
+		}
+		if row == nil || row.keep {
+			found.Rest = append(found.Rest, n)
+		}
+		if row == nil {
+			continue
+		}
+		if err := r.header(row, h.Value); err != nil {
+			return found, err
+		}
+	}
+	if err := r.finish(); err != nil {
+		return found, err
+	}
+	found.Tagged = r.by[deliverAt] != nil || r.by[delay] != nil
+	found.Over = r.over && !found.Tagged
+	return found, nil
+}
+
+// reading is one call of Read under way.
+type reading struct {
+	m       *core.Message
+	by      [fields]*row // which header has set a field
+	others  []*row       // headers that have set nothing, or what was set already
+	ttlOnce time.Duration
+	over    bool
+}
+
+// value is what a header's value means; the field tells which part.
+type value struct {
+	time   time.Time
+	span   time.Duration
+	text   []byte
+	number int
+	none   bool // asks for nothing
+	over   bool // the delay is over
+}
+
+func (r *reading) header(row *row, raw any) error {
+	if r.twice(row) {
+		return core.Invalidf(row.header, "is there twice")
+	}
+	v, err := row.parse(raw)
+	switch {
+	case err != nil:
+		return core.Invalidf(row.header, "%s", err)
+	case v.over:
+		r.over = true
+	case !v.none && r.by[row.field] == nil:
+		r.by[row.field] = row
+		r.set(row.field, v)
+		return nil
+	case !v.none && !r.agrees(row.field, v):
+		return core.Invalidf(row.header, "says other than %s", r.by[row.field].header)
+	}
+	r.others = append(r.others, row)
+	return nil
+}
+
+func (r *reading) twice(row *row) bool {
+	if r.by[row.field] == row {
+		return true
+	}
+	for _, other := range r.others {
+		if other == row {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reading) set(f field, v value) {
+	switch f {
+	case deliverAt:
+		r.m.DeliverAt = v.time
+	case delay:
+		r.m.Delay = v.span
+	case expiresAt:
+		r.m.ExpiresAt = v.time
+	case ttl:
+		r.m.TTL = v.span
+	case ttlOnceDue:
+		r.ttlOnce = v.span
+	case id:
+		r.m.ID = string(v.text)
+	case sink:
+		r.m.Sink = string(v.text)
+	case topic:
+		r.m.Topic = string(v.text)
+	case key:
+		r.m.Key = v.text
+	case priority:
+		r.m.Priority = v.number
+	}
+}
+
+// agrees tells whether v is what the field is set to already.
+func (r *reading) agrees(f field, v value) bool {
+	switch f {
+	case deliverAt:
+		return r.m.DeliverAt.Equal(v.time)
+	case delay:
+		return r.m.Delay == v.span
+	case expiresAt:
+		return r.m.ExpiresAt.Equal(v.time)
+	case id:
+		return r.m.ID == string(v.text)
+	case topic:
+		return r.m.Topic == string(v.text)
+	case key:
+		return bytes.Equal(r.m.Key, v.text)
+	}
+	return false // no other field has two headers
+}
+
+// finish holds what can't be said together.
+func (r *reading) finish() error {
+	if r.by[ttlOnceDue] != nil {
+		if r.by[deliverAt] == nil {
+			return core.Invalidf(r.by[ttlOnceDue].header, "needs a time of delivery besides")
+		}
+		if other := firstOf(r.by[ttl], r.by[expiresAt]); other != nil {
+			return together(r.by[ttlOnceDue], other)
+		}
+		r.m.ExpiresAt = r.m.DeliverAt.Add(r.ttlOnce)
+	}
+	if r.by[delay] != nil && r.by[deliverAt] != nil {
+		return together(r.by[delay], r.by[deliverAt])
+	}
+	if r.by[ttl] != nil && r.by[expiresAt] != nil {
+		return together(r.by[ttl], r.by[expiresAt])
+	}
+	return nil
+}
+
+func firstOf(a, b *row) *row {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func together(a, b *row) error {
+	return core.Invalidf(a.header, "can't be used together with %s", b.header)
+}

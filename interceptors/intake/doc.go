@@ -1,0 +1,44 @@
+// Package intake is what the doors that read from a broker have in common:
+// where a record goes, what of it is refused, which ID it gets, and the loop
+// that parks records so that none is lost or parked twice. It knows no broker.
+//
+// # Settings
+//
+// A door embeds Config, so that every intake has these keys beside its own:
+//
+//	dialects              whose headers say when a message is due, of those in
+//	                      package dialect; each door has its own default
+//	sink                  that messages go to; needed unless headers may name it
+//	topic                 that messages go to; "{topic}" stands for the topic that
+//	                      they came from. Needed unless headers may name it
+//	trim_suffix           is taken off what "{topic}" stands for, so that
+//	                      orders.delayed can become orders. A topic without it is
+//	                      refused
+//	allow_target_headers  false; true lets headers name a sink and a topic other
+//	                      than these. Whoever can write to the source can then
+//	                      write to every topic that the sinks can
+//	untagged              what becomes of a message without a time: "reject"
+//	                      (default), "now" for at once, or "delay"
+//	default_delay         of an untagged message, with untagged: delay
+//	allow_topics          lifts the refusal of what belongs to a broker itself (see
+//	                      Denied): a list of names, in which a "*" at the end
+//	                      stands for anything
+//	allow_loop            false; true allows a target with the name of a source,
+//	                      which is a loop unless it is another broker's
+//
+// A header that names what would be the target anyway is always allowed. A key
+// in a header replaces the record's.
+//
+// # IDs
+//
+// The ID is the producer's own if a header has one, and else is made of the
+// name of the intake and the record's position, such as k:orders:orders.delayed:0:1234.
+// So who knows the position can cancel the message, a record that is read again
+// is parked once, and an intake that is given another name begins anew.
+//
+// # Times
+//
+// A delay counts from when the message is parked. A time that was to come, or
+// not more than the limit max_past ago, when the record was written, may have
+// passed by any measure when it is read: the message is then due at once.
+package intake

@@ -1,0 +1,186 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Item is a record on its way into the store.
+type Item struct {
+	Message *core.Message
+	// Err is why the record can't be a message; nil if it may be one. Park sets
+	// it for what Accept refuses.
+	Err error
+	// Done is set by Park when the record is parked or rejected: the source may
+	// forget it.
+	Done bool
+}
+
+// Rejection is a record that can't be parked.
+type Rejection struct {
+	Index  int   // among the items
+	Reason error // its text holds no more of the message than a name of 64 bytes
+}
+
+// Parker brings records into the store. Its fields are set before the first
+// Park and not changed after. Safe for concurrent use.
+type Parker struct {
+	In *core.Interceptor
+	// Name of the intake, for the log.
+	Name string
+	Log  *slog.Logger // nil discards
+	// Linger is how long an Accept or Reject under way may go on after the
+	// context of Park has ended, so that its outcome is known; 5 s.
+	Linger time.Duration
+
+	totals totals
+}
+
+type totals struct{ parked, duplicates, rejected, retried atomic.Uint64 }
+
+// Report is what an intake has done since it started.
+type Report struct {
+	Parked     uint64 // messages that are new in the store
+	Duplicates uint64 // messages that were there already: records that were read again
+	Rejected   uint64 // records that were written to the reject target
+	Retried    uint64 // tries that failed for want of the store or the reject target
+	// Lag is how many records wait in the source; -1 is unknown.
+	Lag int64
+}
+
+// Report returns the counts so far; Lag is for the door to fill in.
+func (p *Parker) Report() Report {
+	return Report{Parked: p.totals.parked.Load(), Duplicates: p.totals.duplicates.Load(),
+		Rejected: p.totals.rejected.Load(), Retried: p.totals.retried.Load(), Lag: -1}
+}
+
+// RefusedError says that a record can't be parked and that there is nowhere to
+// put it. The intake must stop, as going on would lose it.
+type RefusedError struct {
+	ID     string // of the message, empty if it has none
+	Reason error
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("record %s can't be parked, and no place for rejected ones is set: %v", e.ID, e.Reason)
+}
+
+func (e *RefusedError) Unwrap() error { return e.Reason }
+
+// Park returns when every item is parked, or was parked before, or is rejected:
+// then nil, and the source may be told that all are done. While the store or
+// reject fails it tries again, ever slower, and so holds the source back.
+//
+// reject writes records away durably and returns nil, or an error if that may
+// not have happened for all; then it is called again with the same. A nil
+// reject means that there is no place for them.
+//
+// Otherwise the error is the cause of the end of ctx, or a *RefusedError; items
+// that are Done then need not come again, and the others must.
+func (p *Parker) Park(ctx context.Context, items []Item, reject func(ctx context.Context, rejected []Rejection) error) error {
+	work, cancel := p.lingering(ctx)
+	defer cancel()
+	err := p.repeat(ctx, "park", func() error { return p.accept(work, items) })
+	if err != nil {
+		return err
+	}
+	rejected := refused(items)
+	switch {
+	case len(rejected) == 0:
+		return nil
+	case reject == nil:
+		return refusedError(items[rejected[0].Index])
+	}
+	if err := p.repeat(ctx, "reject", func() error { return reject(work, rejected) }); err != nil {
+		return err
+	}
+	for _, r := range rejected {
+		items[r.Index].Done = true
+	}
+	p.logRejected(items, rejected)
+	p.totals.rejected.Add(uint64(len(rejected)))
+	return nil
+}
+
+func refused(items []Item) (rejected []Rejection) {
+	for n := range items {
+		if item := &items[n]; item.Err != nil && !item.Done {
+			rejected = append(rejected, Rejection{Index: n, Reason: item.Err})
+		}
+	}
+	return rejected
+}
+
+func refusedError(item Item) error {
+	e := &RefusedError{Reason: item.Err}
+	if item.Message != nil {
+		e.ID = item.Message.ID
+	}
+	return e
+}
+
+// accept tries to park what is neither done nor refused. The error says that
+// some are left.
+func (p *Parker) accept(ctx context.Context, items []Item) error {
+	messages, places := make([]*core.Message, 0, len(items)), make([]int, 0, len(items))
+	late := p.lateFrom()
+	for n := range items {
+		if item := &items[n]; item.Err == nil && !item.Done {
+			if item.Message.DeliverAt.Before(late) {
+				item.Message.DeliverAt = time.Time{}
+			}
+			messages, places = append(messages, item.Message), append(places, n)
+		}
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	var trouble error
+	for n, receipt := range p.In.Accept(ctx, messages...) {
+		if err := p.settle(&items[places[n]], receipt); err != nil && trouble == nil {
+			trouble = err
+		}
+	}
+	return trouble
+}
+
+// lateFrom is the time before which Accept would refuse a time of delivery as
+// too long ago. That it has come to this is not the producer's fault: Apply has
+// held the time against when the record was written. So it means at once.
+func (p *Parker) lateFrom() time.Time {
+	past := p.In.Limits().MaxPast
+	if past < 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(min(past/10, time.Minute) - past)
+}
+
+// settle notes what Accept said of one item; the error says that it is open.
+func (p *Parker) settle(item *Item, receipt core.Receipt) error {
+	switch err := receipt.Err; {
+	case err == nil:
+		item.Done = true
+		if receipt.Duplicate {
+			p.totals.duplicates.Add(1)
+		} else {
+			p.totals.parked.Add(1)
+		}
+	case isRefusal(err):
+		item.Err = err
+	default:
+		item.Message.ID = receipt.ID // so that trying again is safe
+		return err
+	}
+	return nil
+}
+
+func isRefusal(err error) bool {
+	_, invalid := errors.AsType[*core.InvalidError](err)
+	return invalid || errors.Is(err, core.ErrConflict)
+}

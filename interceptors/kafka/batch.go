@@ -1,0 +1,209 @@
+package kafkadoor
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"time"
+
+	"github.com/segmentio/kafka-go/compress"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// batch is a record batch as it lies in the log; its form is in Kafka's
+// documentation under "Record Batch".
+type batch struct {
+	first, last int64 // offsets
+	size        int   // in the log, head included
+	attributes  int16
+	firstTime   int64 // ms
+	lastTime    int64
+	producer    int64
+	count       int
+	records     []byte // compressed, if attributes say so
+	checksum    uint32
+	summed      []byte // what checksum is of
+	whole       bool   // the answer has all of it
+}
+
+const (
+	batchSizeAt  = 8 // bytes up to and with the size do not count in it
+	batchOffset  = batchSizeAt + 4
+	batchHead    = 61
+	batchMagicAt = 16
+	magic        = 2
+
+	attributeCompression   = 0x07
+	attributeAppendTime    = 0x08
+	attributeTransactional = 0x10
+	attributeControl       = 0x20
+)
+
+var (
+	errOldFormat = errors.New("records are in the format from before Kafka 0.11, which is not read")
+	errPart      = errors.New("broker sent less than the head of a record batch")
+	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// nextBatch reads the head of the first batch of data and returns what follows
+// it. If data ends within the head, errPart.
+func nextBatch(data []byte) (b batch, rest []byte, err error) {
+	if len(data) > batchMagicAt && data[batchMagicAt] != magic {
+		return b, nil, errOldFormat
+	}
+	if len(data) < batchHead {
+		return b, nil, errPart
+	}
+	s := scanner{rest: data}
+	b.first = s.int64()
+	b.size = int(s.int32()) + batchOffset
+	s.int32() // epoch of the leader
+	s.int8()  // magic
+	b.checksum = uint32(s.int32())
+	summed := s.rest
+	b.attributes = s.int16()
+	b.last = b.first + int64(s.int32())
+	b.firstTime, b.lastTime = s.int64(), s.int64()
+	b.producer = s.int64()
+	s.int16() // epoch of the producer
+	s.int32() // sequence
+	b.count = int(s.int32())
+	if b.size < batchHead || b.last < b.first || b.count < 0 {
+		return b, nil, errDamaged
+	}
+	if b.size > len(data) {
+		return b, nil, nil
+	}
+	b.whole = true
+	b.records = s.rest[:b.size-batchHead]
+	b.summed = summed[:b.size-(len(data)-len(summed))]
+	return b, data[b.size:], nil
+}
+
+func (b *batch) control() bool       { return b.attributes&attributeControl != 0 }
+func (b *batch) transactional() bool { return b.attributes&attributeTransactional != 0 }
+
+// check compares the checksum: what the network or a disk has changed must not
+// be parked.
+func (b *batch) check() error {
+	if sum := crc32.Checksum(b.summed, castagnoli); sum != b.checksum {
+		return fmt.Errorf("record batch at offset %d: checksum is wrong", b.first)
+	}
+	return nil
+}
+
+func (b *batch) compressed() bool { return b.attributes&attributeCompression != 0 }
+
+// unpack appends the records without compression to buffer. More than most
+// bytes are a *core.InvalidError, as is what can't be decompressed.
+func (b *batch) unpack(buffer []byte, most int) ([]byte, error) {
+	codec := compress.Compression(b.attributes & attributeCompression).Codec()
+	if codec == nil {
+		return buffer, core.Invalidf("batch", "is compressed in a way that is not known")
+	}
+	packed := scanner{rest: b.records}
+	reader := codec.NewReader(&packed)
+	defer reader.Close()
+	unpacked, err := appendAll(buffer, reader, most)
+	switch {
+	case err != nil:
+		return unpacked, core.Invalidf("batch", "can't be decompressed")
+	case len(unpacked) > most:
+		return unpacked, tooLarge(most)
+	}
+	return unpacked, nil
+}
+
+func tooLarge(most int) error {
+	err := core.Invalidf("batch", "is larger than %d bytes", most)
+	err.TooLarge = true
+	return err
+}
+
+// Read makes a scanner a source for decompression.
+func (s *scanner) Read(into []byte) (int, error) {
+	if len(s.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(into, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// appendAll appends what reader has to b, which is empty, but not more than
+// most bytes and one.
+func appendAll(b []byte, reader io.Reader, most int) ([]byte, error) {
+	const least = 4 << 10
+	for len(b) <= most {
+		if len(b) == cap(b) {
+			b = append(b, make([]byte, max(least, len(b)))...)[:len(b)]
+		}
+		n, err := reader.Read(b[len(b):min(cap(b), most+1)])
+		b = b[:len(b)+n]
+		if errors.Is(err, io.EOF) {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// record is one record; its bytes are part of what it was read from.
+type record struct {
+	offset     int64
+	sent       time.Time
+	key, value []byte
+	headers    []core.Header
+}
+
+// names keeps the names of headers, which are few and come again and again.
+type names map[string]string
+
+const maxNames = 1024
+
+func (n names) intern(name []byte) string {
+	if known, ok := n[string(name)]; ok {
+		return known
+	}
+	if len(n) >= maxNames {
+		clear(n)
+	}
+	made := string(name)
+	n[made] = made
+	return made
+}
+
+// next reads the next record of a batch from s. headers are appended to those
+// of r, which are the record's when it returns. False: s is damaged.
+func (b *batch) next(s *scanner, r *record, known names) bool {
+	body := scanner{rest: s.bytes()}
+	body.int8() // attributes, unused
+	delta := body.varint()
+	r.offset = b.first + body.varint()
+	if b.attributes&attributeAppendTime != 0 {
+		r.sent = timeOf(b.lastTime)
+	} else {
+		r.sent = timeOf(b.firstTime + delta)
+	}
+	r.key, r.value = body.bytes(), body.bytes()
+	for range body.varint() {
+		if body.bad {
+			break
+		}
+		name := known.intern(body.bytes())
+		r.headers = append(r.headers, core.Header{Name: name, Value: body.bytes()})
+	}
+	return !s.bad && !body.bad && r.offset >= b.first && r.offset <= b.last
+}
+
+// timeOf: no time is -1.
+func timeOf(ms int64) time.Time {
+	if ms <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

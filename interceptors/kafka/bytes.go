@@ -1,0 +1,97 @@
+package kafkadoor
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// errDamaged: what was read is not what Kafka writes.
+var errDamaged = errors.New("data is damaged")
+
+// scanner reads values one after the other, big-endian as Kafka writes them.
+// What is beyond the end reads as zero, and makes bad true.
+type scanner struct {
+	rest []byte
+	bad  bool
+}
+
+// take returns the next n bytes, which stay part of what is read.
+func (s *scanner) take(n int) []byte {
+	if n < 0 || n > len(s.rest) {
+		s.bad, s.rest = true, nil
+		return nil
+	}
+	taken := s.rest[:n:n]
+	s.rest = s.rest[n:]
+	return taken
+}
+
+func (s *scanner) int8() int8 {
+	if b := s.take(1); b != nil {
+		return int8(b[0])
+	}
+	return 0
+}
+
+func (s *scanner) int16() int16 {
+	if b := s.take(2); b != nil {
+		return int16(binary.BigEndian.Uint16(b))
+	}
+	return 0
+}
+
+func (s *scanner) int32() int32 {
+	if b := s.take(4); b != nil {
+		return int32(binary.BigEndian.Uint32(b))
+	}
+	return 0
+}
+
+func (s *scanner) int64() int64 {
+	if b := s.take(8); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// varint reads a zigzag number.
+func (s *scanner) varint() int64 {
+	if len(s.rest) > 0 && s.rest[0] < 0x80 { // most are short
+		v := int64(s.rest[0])
+		s.rest = s.rest[1:]
+		return v>>1 ^ -(v & 1)
+	}
+	v, n := binary.Varint(s.rest)
+	if n <= 0 {
+		s.bad, s.rest = true, nil
+		return 0
+	}
+	s.rest = s.rest[n:]
+	return v
+}
+
+// bytes reads a length and so many bytes; a negative length is null.
+func (s *scanner) bytes() []byte {
+	n := s.varint()
+	switch {
+	case n < 0:
+		return nil
+	case n > int64(len(s.rest)):
+		s.bad, s.rest = true, nil
+		return nil
+	}
+	return s.take(int(n))
+}
+
+// str skips or reads a string with its length before it.
+func (s *scanner) str() string { return string(s.take(max(int(s.int16()), 0))) }
+
+// count reads the length of an array whose elements have at least size bytes.
+func (s *scanner) count(size int) int {
+	n := int(s.int32())
+	if n > len(s.rest)/size {
+		s.bad, s.rest = true, nil
+		return 0
+	}
+	return max(n, 0)
+}

@@ -1,0 +1,206 @@
+package kafkadoor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/dialect"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
+)
+
+// chunk is what is parked at once, of one batch of records or of several. Its
+// memory is used again and again: the store keeps none of it.
+type chunk struct {
+	*partition
+	items    []intake.Item
+	messages []core.Message
+	origins  []origin
+	size     int   // bytes of bodies
+	upTo     int64 // offset after the last record
+
+	headers  []core.Header // of all origins and messages
+	heard    []dialect.Header
+	unpacked []byte // the last batch that was compressed, the next may follow it
+	memory   []byte // that unpacked began in
+	names    names
+	text     []byte // to make IDs in
+}
+
+// origin is where an item comes from, for the reject topic.
+type origin struct {
+	record
+	last int64 // offset of the last record that it stands for
+}
+
+const (
+	// maxChunkBytes bounds the bodies that are parked at once, but for the last.
+	maxChunkBytes = 1 << 20
+	// keptBytes bounds the memory that stays with a partition that is idle.
+	keptBytes = 4 << 20
+)
+
+// kept returns memory to be used again, or nil if it is too much to keep.
+func kept(b []byte) []byte {
+	if cap(b) > keptBytes {
+		return nil
+	}
+	return b[:0]
+}
+
+func newChunk(p *partition) *chunk {
+	most := p.settings.batch
+	return &chunk{partition: p, names: make(names), messages: make([]core.Message, most),
+		items: make([]intake.Item, 0, most), origins: make([]origin, 0, most)}
+}
+
+// park parks the records of a page. An error means that some may be left.
+func (c *chunk) park(ctx context.Context, pg page) error {
+	filter := newFilter(pg.aborted)
+	for rest := pg.records; len(rest) > 0; {
+		b, after, err := nextBatch(rest)
+		if err != nil {
+			return err // fetched pages have whole batches
+		}
+		rest = after
+		if b.last < pg.offset || filter.drops(&b) {
+			c.upTo = b.last + 1
+			continue
+		}
+		if err := c.add(ctx, &b, pg.offset); err != nil {
+			return err
+		}
+		c.upTo = b.last + 1
+	}
+	return c.flush(ctx)
+}
+
+// add adds the records of a batch from offset on, and parks what gets too much.
+func (c *chunk) add(ctx context.Context, b *batch, offset int64) error {
+	records, err := c.open(b)
+	if err != nil {
+		return c.refuse(ctx, b, offset, err)
+	}
+	s := scanner{rest: records}
+	for range b.count {
+		r := record{headers: c.headers}
+		before := len(c.headers)
+		if !b.next(&s, &r, c.names) {
+			return c.refuse(ctx, b, max(offset, c.upTo), errDamaged)
+		}
+		c.headers = r.headers
+		r.headers = r.headers[before:len(r.headers):len(r.headers)]
+		if r.offset < offset {
+			continue
+		}
+		c.addRecord(r)
+		if len(c.items) == cap(c.items) || c.size >= maxChunkBytes {
+			if err := c.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// open returns the records of a batch, or why they can't be had.
+func (c *chunk) open(b *batch) ([]byte, error) {
+	if b.size > c.settings.maxBatchBytes {
+		return nil, tooLarge(c.settings.maxBatchBytes)
+	}
+	if !b.compressed() {
+		return b.records, nil
+	}
+	if len(c.items) == 0 { // nothing is in that memory any more
+		c.memory = kept(c.memory)
+		c.unpacked = c.memory
+	}
+	unpacked, err := b.unpack(c.unpacked[len(c.unpacked):], c.settings.maxBatchBytes)
+	c.unpacked = unpacked
+	if cap(unpacked) > cap(c.memory) {
+		c.memory = unpacked
+	}
+	return unpacked, err
+}
+
+// addRecord makes a message of r, or a refusal.
+func (c *chunk) addRecord(r record) {
+	n := len(c.items)
+	m := &c.messages[n]
+	*m = core.Message{Key: r.key, Body: r.value}
+	c.heard = c.heard[:0]
+	for n := range r.headers {
+		h := &r.headers[n]
+		c.heard = append(c.heard, dialect.Header{Name: h.Name, Value: &h.Value})
+	}
+	from := intake.Source{Topic: c.topic, Sent: r.sent, ID: c.idAt(r.offset)}
+	rest, err := c.rules.Apply(m, from, c.heard)
+	switch {
+	case len(rest) == 0:
+	case len(rest) == len(r.headers):
+		m.Headers = r.headers
+	default:
+		before := len(c.headers)
+		for _, at := range rest {
+			c.headers = append(c.headers, r.headers[at])
+		}
+		m.Headers = c.headers[before:len(c.headers):len(c.headers)]
+	}
+	c.items = append(c.items, intake.Item{Message: m, Err: err})
+	c.origins = append(c.origins, origin{record: r, last: r.offset})
+	c.size += len(r.value)
+	c.upTo = r.offset + 1
+}
+
+// idAt is the ID of the message that the record at offset becomes.
+func (c *chunk) idAt(offset int64) string {
+	c.text = strconv.AppendInt(append(c.text[:0], c.id...), offset, 10)
+	return string(c.text)
+}
+
+// refuse adds what of a batch can't be read as one item.
+func (c *chunk) refuse(ctx context.Context, b *batch, offset int64, reason error) error {
+	if _, ok := errors.AsType[*core.InvalidError](reason); !ok {
+		reason = fmt.Errorf("batch: %w", reason)
+	}
+	if len(c.items) == cap(c.items) {
+		if err := c.flush(ctx); err != nil {
+			return err
+		}
+	}
+	first := max(b.first, offset)
+	m := &c.messages[len(c.items)]
+	*m = core.Message{ID: c.idAt(first)}
+	c.items = append(c.items, intake.Item{Message: m, Err: reason})
+	c.origins = append(c.origins, origin{record: record{offset: first, sent: timeOf(b.lastTime)}, last: b.last})
+	return nil
+}
+
+// flush parks what there is and marks how far that is.
+func (c *chunk) flush(ctx context.Context) error {
+	if len(c.items) > 0 {
+		if err := c.parker.Park(ctx, c.items, c.rejectTo()); err != nil {
+			return fmt.Errorf("topic %s, partition %d: %w", c.topic, c.number, err)
+		}
+	}
+	c.done(c.upTo)
+	c.empty()
+	return nil
+}
+
+func (c *chunk) empty() {
+	c.items, c.origins, c.size = c.items[:0], c.origins[:0], 0
+	clear(c.headers)
+	c.headers = c.headers[:0]
+}
+
+func (c *chunk) rejectTo() func(context.Context, []intake.Rejection) error {
+	if c.rejecter == nil {
+		return nil
+	}
+	return func(ctx context.Context, rejected []intake.Rejection) error {
+		return c.rejecter.write(ctx, c.partition, c.origins, rejected)
+	}
+}

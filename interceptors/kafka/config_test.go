@@ -1,0 +1,122 @@
+package kafkadoor
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+)
+
+func TestDefaults(t *testing.T) {
+	_, s, err := decode(json.RawMessage(`{"brokers": ["a:9092", "[::1]:9093"], "topics": ["orders.delayed"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.group != "delaybridge" || s.clientID != "delaybridge" || s.start != kafka.FirstOffset || s.rejectTopic != "" ||
+		s.batch != 500 || s.fetchBytes != 1<<20 || s.maxBatchBytes != 64<<20 || s.tls != nil || s.sasl != nil ||
+		s.sessionTimeout != 10*time.Second || s.dialTimeout != 3*time.Second || s.requestTimeout != 5*time.Second {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestEverySetting(t *testing.T) {
+	c, s, err := decode(json.RawMessage(`{"brokers": ["a:1"], "topics": ["a", "b"], "group": "g", "start": "latest", "reject_topic": "r",
+		"batch": 7, "fetch_bytes": 2000, "max_batch_bytes": 3000, "client_id": "me", "session_timeout": "6s", "dial_timeout": "3m", "request_timeout": "40ms",
+		"tls": {"server_name": "b", "insecure_skip_verify": true}, "sasl": {"mechanism": "SCRAM-SHA-256", "username": "u", "password": "p"},
+		"dialects": ["native"], "sink": "out", "topic": "{topic}", "trim_suffix": ".x", "allow_target_headers": true, "untagged": "delay",
+		"default_delay": "5m", "allow_topics": ["amq.topic"], "allow_loop": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.group != "g" || s.clientID != "me" || s.start != kafka.LastOffset || s.rejectTopic != "r" || s.batch != 7 || s.fetchBytes != 2000 ||
+		s.maxBatchBytes != 3000 || s.tls.ServerName != "b" || !s.tls.InsecureSkipVerify || s.sasl.Name() != "SCRAM-SHA-256" ||
+		s.sessionTimeout != 6*time.Second || s.dialTimeout != 3*time.Minute || s.requestTimeout != 40*time.Millisecond || len(s.topics) != 2 {
+		t.Errorf("got %+v", s)
+	}
+	if c.Sink != "out" || c.Topic != "{topic}" || c.TrimSuffix != ".x" || !c.AllowTargetHeaders || c.Untagged != "delay" || c.DefaultDelay != "5m" ||
+		c.AllowTopics[0] != "amq.topic" || !c.AllowLoop || c.Dialects[0] != "native" {
+		t.Errorf("got %+v", c.Config)
+	}
+}
+
+func TestBadConfiguration(t *testing.T) {
+	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "out"})
+	for _, test := range []struct {
+		more  string // members that replace or add to a good configuration
+		field string
+	}{
+		{`{"topic_s": 1}`, "topic_s"},
+		{`{"brokers": null}`, "brokers"},
+		{`{"brokers": ["a"]}`, "brokers[0]"},
+		{`{"brokers": ["a:1", "b:70000"]}`, "brokers[1]"},
+		{`{"brokers": "a:1"}`, "brokers"},
+		{`{"topics": []}`, "topics"},
+		{`{"topics": ["a", "a"]}`, "topics[1]"},
+		{`{"topics": ["a b"]}`, "topics[0]"},
+		{`{"topics": ["."]}`, "topics[0]"},
+		{`{"topics": ["` + strings.Repeat("a", 250) + `"]}`, "topics[0]"},
+		{`{"reject_topic": "orders.delayed"}`, "reject_topic"},
+		{`{"reject_topic": "a/b"}`, "reject_topic"},
+		{`{"group": "` + strings.Repeat("a", 256) + `"}`, "group"},
+		{`{"client_id": "` + strings.Repeat("a", 256) + `"}`, "client_id"},
+		{`{"start": "newest"}`, "start"},
+		{`{"batch": 0}`, "batch"},
+		{`{"batch": 501}`, "batch"},
+		{`{"batch": 1.5}`, "batch"},
+		{`{"fetch_bytes": 1}`, "fetch_bytes"},
+		{`{"max_batch_bytes": 1000000000}`, "max_batch_bytes"},
+		{`{"session_timeout": "5"}`, "session_timeout"},
+		{`{"session_timeout": "999ms"}`, "session_timeout"},
+		{`{"dial_timeout": "0s"}`, "dial_timeout"},
+		{`{"request_timeout": "11m"}`, "request_timeout"},
+		{`{"tls": true}`, "tls"},
+		{`{"tls": {"ca": "/not/there"}}`, "tls.ca"},
+		{`{"sasl": {"mechanism": "plain", "username": "u"}}`, "sasl.password"},
+		{`{"sasl": {"mechanism": "plain", "password": "hunter2"}}`, "sasl.username"},
+		{`{"sasl": {"mechanism": "gssapi", "username": "u", "password": "hunter2"}}`, "sasl.mechanism"},
+		{`{"sasl": {"mechanism": "scram-sha-256", "username": "u", "password": "hunter2\u0000"}}`, "sasl"},
+		{`{"sink": 5}`, "sink"},
+		{`{"sink": "nowhere"}`, "sink"},
+		{`{"topic": ""}`, "topic"},
+		{`{"topic": "{topic}"}`, "topic"},
+		{`{"allow_loop": "yes"}`, "allow_loop"},
+		{`{"dialects": ["jms"]}`, "dialects"},
+		{`{"untagged": "drop"}`, "untagged"},
+	} {
+		var good, more map[string]any
+		if err := errors.Join(json.Unmarshal([]byte(`{"brokers": ["a:1"], "topics": ["orders.delayed"], "sink": "out", "topic": "orders"}`), &good),
+			json.Unmarshal([]byte(test.more), &more)); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(good, more)
+		raw, err := json.Marshal(good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = New("door", raw, in, nil)
+		invalid, ok := errors.AsType[*core.InvalidError](err)
+		if !ok || invalid.Field != test.field || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", test.more, err)
+		}
+	}
+	good := `{"brokers": ["a:1"], "topics": ["orders.delayed"], "sink": "out", "topic": "orders"}`
+	for raw, field := range map[string]string{"": "config", "[]": "config", good + " {}": "config", good + " x": "config"} {
+		_, err := New("door", json.RawMessage(raw), in, nil)
+		if invalid, ok := errors.AsType[*core.InvalidError](err); !ok || invalid.Field != field {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+	if _, err := New("a door", json.RawMessage(good), in, nil); err == nil {
+		t.Error("a bad name passed")
+	}
+	if _, err := New("door", json.RawMessage(good), in, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,211 @@
+package kafkadoor
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/apiversions"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+// conn is one connection to a broker, on which records are fetched. It is for
+// one goroutine.
+type conn struct {
+	raw      net.Conn
+	stream   *protocol.Conn // over TLS where that is on
+	clientID string
+	version  int16 // of fetch requests and answers
+	lastID   int32
+}
+
+// minFetchVersion is the first with transactions and record batches.
+const minFetchVersion = 4
+
+var (
+	errTooOld  = errors.New("broker is older than Kafka 1.0")
+	errUnasked = errors.New("broker sent an answer that was not asked for")
+)
+
+// open makes a connection within the dial timeout, TLS, versions and login
+// included.
+func (s *settings) open(ctx context.Context, address string) (*conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.dialTimeout, errors.New("took longer than the dial timeout"))
+	defer cancel()
+	raw, err := s.dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	made, err := s.introduce(ctx, raw, address)
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	return made, nil
+}
+
+// mortal returns a dial function whose connections end stopGrace after ctx has,
+// or with release. The group's library heeds no context, and may wait for an
+// answer for as long as the slowest member takes to join.
+func (s *settings) mortal(ctx context.Context) (dial dialFunc, release func()) {
+	life, end := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, func() {
+		wait(life, s.stopGrace)
+		end()
+	})
+	dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if life.Err() != nil {
+			return nil, net.ErrClosed
+		}
+		conn, err := s.dial(ctx, network, address)
+		if err == nil {
+			context.AfterFunc(life, func() { conn.Close() })
+		}
+		return conn, err
+	}
+	return dial, func() { stop(); end() }
+}
+
+// introduce does all that comes before the first request of ours.
+func (s *settings) introduce(ctx context.Context, raw net.Conn, address string) (*conn, error) {
+	stream := raw
+	if s.tls != nil {
+		secured := tls.Client(raw, s.tlsFor(address))
+		if err := secured.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("TLS handshake: %w", err)
+		}
+		stream = secured
+	}
+	made := &conn{raw: raw, stream: protocol.NewConn(stream, s.clientID), clientID: s.clientID}
+	if err := made.negotiate(); err != nil {
+		return nil, fmt.Errorf("agree on versions: %w", err)
+	}
+	if s.sasl == nil {
+		return made, nil
+	}
+	if err := made.login(ctx, s.sasl, address); err != nil {
+		return nil, fmt.Errorf("log in by %s: %w", s.sasl.Name(), err)
+	}
+	return made, nil
+}
+
+func (s *settings) tlsFor(address string) *tls.Config {
+	if s.tls.ServerName != "" {
+		return s.tls
+	}
+	named := s.tls.Clone()
+	named.ServerName, _, _ = net.SplitHostPort(address)
+	return named
+}
+
+// negotiate finds the newest version of each request that both sides know.
+func (c *conn) negotiate() error {
+	answer, err := c.stream.RoundTrip(new(apiversions.Request))
+	if err != nil {
+		return err
+	}
+	offered := answer.(*apiversions.Response)
+	if offered.ErrorCode != 0 {
+		return kafka.Error(offered.ErrorCode)
+	}
+	versions := make(map[protocol.ApiKey]int16, len(offered.ApiKeys))
+	for _, api := range offered.ApiKeys {
+		key := protocol.ApiKey(api.ApiKey)
+		versions[key] = key.SelectVersion(api.MinVersion, api.MaxVersion)
+	}
+	if c.version = versions[protocol.Fetch]; c.version < minFetchVersion {
+		return errTooOld
+	}
+	c.stream.SetVersions(versions)
+	return nil
+}
+
+func (c *conn) login(ctx context.Context, mechanism sasl.Mechanism, address string) error {
+	answer, err := c.stream.RoundTrip(&saslhandshake.Request{Mechanism: mechanism.Name()})
+	if err != nil {
+		return err
+	}
+	if code := answer.(*saslhandshake.Response).ErrorCode; code != 0 {
+		return kafka.Error(code)
+	}
+	host, port, _ := net.SplitHostPort(address)
+	number, _ := strconv.Atoi(port)
+	session, message, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: number}))
+	for done := false; err == nil && !done; {
+		var challenge []byte
+		if challenge, err = c.authenticate(message); err == nil {
+			done, message, err = session.Next(ctx, challenge)
+		}
+	}
+	return err
+}
+
+// authenticate is one step of a login.
+func (c *conn) authenticate(message []byte) (challenge []byte, err error) {
+	answer, err := c.stream.RoundTrip(&saslauthenticate.Request{AuthBytes: message})
+	if err != nil {
+		return nil, err
+	}
+	step := answer.(*saslauthenticate.Response)
+	if step.ErrorCode != 0 {
+		return nil, kafka.Error(step.ErrorCode)
+	}
+	return step.AuthBytes, nil
+}
+
+// fetch sends a request and returns the answer without its head, in buffer if
+// that has room. Of an answer that is longer than most, the rest is thrown away.
+// After an error the connection is of no more use.
+func (c *conn) fetch(ctx context.Context, request *fetch.Request, timeout time.Duration, buffer []byte, most int) ([]byte, error) {
+	if err := c.raw.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { c.raw.Close() })
+	answer, err := c.exchange(request, buffer, most)
+	if !stop() {
+		return nil, context.Cause(ctx)
+	}
+	return answer, err
+}
+
+func (c *conn) exchange(request *fetch.Request, buffer []byte, most int) ([]byte, error) {
+	c.lastID++
+	if err := protocol.WriteRequest(c.stream, c.version, c.lastID, c.clientID, request); err != nil {
+		return nil, err
+	}
+	var head [8]byte
+	if _, err := io.ReadFull(c.stream, head[:]); err != nil {
+		return nil, err
+	}
+	size := int(int32(binary.BigEndian.Uint32(head[:]))) - 4
+	if id := int32(binary.BigEndian.Uint32(head[4:])); id != c.lastID || size < 0 {
+		return nil, errUnasked
+	}
+	kept := min(size, most)
+	if cap(buffer) < kept {
+		buffer = make([]byte, kept+kept/4)
+	}
+	buffer = buffer[:kept]
+	if _, err := io.ReadFull(c.stream, buffer); err != nil {
+		return nil, err
+	}
+	_, err := io.CopyN(io.Discard, c.stream, int64(size-kept))
+	return buffer, err
+}
+
+func (c *conn) close() { c.raw.Close() }

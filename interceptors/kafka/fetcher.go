@@ -1,0 +1,207 @@
+package kafkadoor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// fetcher fetches the records of one partition. It is for one goroutine.
+type fetcher struct {
+	*partition
+	troubles
+	conn *conn // nil: none
+}
+
+// errUnreadable: there are records that can't be read, and can't be left out.
+var errUnreadable = errors.New("records can't be read")
+
+var errNoLeader = errors.New("partition has no leader")
+
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = 2 * time.Second
+	// answerHead is room for all of an answer but its records.
+	answerHead = 64 << 10
+)
+
+// run fetches pages until ctx ends; nil then. The memory that they are in comes
+// from free, and is given back by who has used it up.
+func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) error {
+	defer f.hangUp()
+	offset := f.start
+	for pause := firstPause; ctx.Err() == nil; {
+		next, err := f.step(ctx, offset, pages, free)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errOldFormat):
+			return fmt.Errorf("topic %s, partition %d: %w: %w", f.topic, f.number, errUnreadable, err)
+		case err == nil:
+			f.over()
+			offset, pause = next, firstPause
+			continue
+		}
+		f.report("can't fetch", err)
+		f.hangUp()
+		wait(ctx, pause/2+rand.N(pause/2))
+		pause = min(2*pause, longestPause)
+	}
+	return nil
+}
+
+// step does what is next at offset and returns the offset after it.
+func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- page, free chan []byte) (int64, error) {
+	if offset < 0 {
+		return f.locate(ctx, offset)
+	}
+	var data []byte
+	select {
+	case data = <-free:
+	case <-ctx.Done():
+		return offset, nil
+	}
+	pg, next, err := f.fetch(ctx, offset, data)
+	if errors.Is(err, kafka.OffsetOutOfRange) {
+		next, err = f.relocate(ctx, offset)
+	}
+	if err != nil || len(pg.records) == 0 || next == offset {
+		free <- data
+		return next, err
+	}
+	select {
+	case pages <- pg:
+	case <-ctx.Done():
+	}
+	return next, nil
+}
+
+// fetch returns what there is from offset on, which may be nothing, and the
+// offset after that.
+func (f *fetcher) fetch(ctx context.Context, offset int64, data []byte) (pg page, next int64, err error) {
+	if f.conn == nil {
+		if f.conn, err = f.connect(ctx); err != nil {
+			return pg, offset, err
+		}
+	}
+	most := f.settings.maxBatchBytes + answerHead
+	data, err = f.conn.fetch(ctx, f.settings.request(f.topic, f.number, offset), maxWait+f.settings.requestTimeout, data, most)
+	if err != nil {
+		return pg, offset, fmt.Errorf("fetch: %w", err)
+	}
+	pg = page{offset: offset, data: data}
+	if pg.answer, err = decodeAnswer(data, f.conn.version); err != nil {
+		return pg, offset, fmt.Errorf("fetch: %w", err)
+	}
+	f.end.Store(pg.end)
+	next, err = f.measure(&pg, len(data) == most)
+	return pg, next, err
+}
+
+// measure cuts what is not whole off a page and returns the offset after it. A
+// batch that is too large is left in although it was cut.
+func (f *fetcher) measure(pg *page, cut bool) (next int64, err error) {
+	next = pg.offset
+	for rest := pg.records; len(rest) > 0; {
+		b, after, err := nextBatch(rest)
+		if err == nil && b.whole && b.last >= pg.offset {
+			err = b.check()
+		}
+		if err != nil && !errors.Is(err, errPart) {
+			return next, err
+		}
+		if err == nil && (b.whole || cut && b.size > f.settings.maxBatchBytes && next == pg.offset) {
+			next = max(next, b.last+1)
+			rest = after
+			continue
+		}
+		if next == pg.offset {
+			return next, errPart
+		}
+		pg.records = pg.records[:len(pg.records)-len(rest)]
+		break
+	}
+	return next, nil
+}
+
+// locate finds the offset that a place stands for and commits it at once: at
+// "latest" it must not mean a later record the next time.
+func (f *fetcher) locate(ctx context.Context, place int64) (int64, error) {
+	first, end, err := f.bounds(ctx)
+	if err != nil {
+		return place, err
+	}
+	offset := first
+	if place == kafka.LastOffset {
+		offset = end
+	}
+	f.done(offset)
+	return offset, nil
+}
+
+// relocate finds where to go on when the log does not have offset: what is
+// before its start has been removed, and beyond its end there was never
+// anything that counts.
+func (f *fetcher) relocate(ctx context.Context, offset int64) (int64, error) {
+	first, end, err := f.bounds(ctx)
+	if err != nil {
+		return offset, err
+	}
+	next := min(max(offset, first), end)
+	if next == offset {
+		return offset, kafka.OffsetOutOfRange
+	}
+	f.partition.log.Error("partition does not have the next record any more, going on with another", "offset", offset, "going_on_at", next)
+	return next, nil
+}
+
+func (f *fetcher) bounds(ctx context.Context) (first, end int64, err error) {
+	answer, err := f.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
+		f.topic: {kafka.FirstOffsetOf(f.number), kafka.LastOffsetOf(f.number)}}})
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask for offsets: %w", err)
+	}
+	for _, p := range answer.Topics[f.topic] {
+		if p.Partition == f.number {
+			return p.FirstOffset, p.LastOffset, p.Error
+		}
+	}
+	return 0, 0, errNoLeader
+}
+
+func (f *fetcher) connect(ctx context.Context) (*conn, error) {
+	answer, err := f.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{f.topic}})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the leader: %w", err)
+	}
+	for _, t := range answer.Topics {
+		for _, p := range t.Partitions {
+			if t.Name == f.topic && p.ID == f.number && p.Leader.Host != "" {
+				return f.settings.open(ctx, net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port)))
+			}
+		}
+	}
+	return nil, errNoLeader
+}
+
+func (f *fetcher) hangUp() {
+	if f.conn != nil {
+		f.conn.close()
+		f.conn = nil
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,190 @@
+package kafkadoor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
+)
+
+// Intake takes messages from Kafka topics. Make it with New; Run is its
+// core.Door.
+type Intake struct {
+	name     string
+	settings settings
+	rules    *intake.Rules
+	parker   *intake.Parker
+	log      *slog.Logger
+
+	mu         sync.Mutex
+	partitions []*partition // that are read now
+}
+
+// New makes an Intake of that name from its configuration in JSON, see the
+// package documentation. The name is part of the messages' IDs: instances that
+// share the work have the same. Nothing is dialled. A fault in the configuration
+// is a *core.InvalidError. A nil log discards.
+func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logger) (*Intake, error) {
+	if err := core.CheckSinkName(name); err != nil {
+		return nil, core.Invalidf("name", "%s", err.Reason)
+	}
+	c, s, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	dialects := []string{"native", "cloudevents", "etf1", "timebridge", "spring"}
+	rules, err := intake.NewRules(c.Config, in, dialects, s.topics...)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Intake{name: name, settings: s, rules: rules, log: log, parker: &intake.Parker{In: in, Name: name, Log: log}}, nil
+}
+
+// Run reads until ctx ends, then lets what is being parked finish, commits and
+// leaves the group. While Kafka or the store can't be reached it tries on. Its
+// error is a *intake.RefusedError, or tells of records that it can't read: then
+// going on would lose them. Run it once.
+func (i *Intake) Run(ctx context.Context) error {
+	transport := i.transport()
+	defer transport.CloseIdleConnections()
+	dial, release := i.settings.mortal(ctx)
+	defer release()
+	group, err := kafka.NewConsumerGroup(i.groupConfig(dial))
+	if err != nil {
+		return fmt.Errorf("join group %s: %w", i.settings.group, err)
+	}
+	// The group must be closed while a generation is under way: it would join
+	// the next one otherwise, and keep the others waiting.
+	closing := sync.OnceFunc(func() { group.Close() })
+	defer closing()
+	defer context.AfterFunc(ctx, closing)()
+	client := &kafka.Client{Addr: kafka.TCP(i.settings.brokers...), Transport: transport, Timeout: i.settings.requestTimeout}
+	return i.serveAll(group, client, closing)
+}
+
+// serveAll works through the generations of the group until it is closed.
+func (i *Intake) serveAll(group *kafka.ConsumerGroup, client *kafka.Client, leave func()) error {
+	trouble := troubles{log: i.log.With("intake", i.name, "group", i.settings.group)}
+	for {
+		generation, err := group.Next(context.Background())
+		switch {
+		case errors.Is(err, kafka.ErrGroupClosed):
+			return nil
+		case err != nil:
+			trouble.report("can't join the consumer group", err)
+			continue
+		}
+		trouble.over()
+		if err := i.serve(generation, client, leave); err != nil {
+			return err
+		}
+	}
+}
+
+// serve works through one generation of the group and returns when it is over.
+// An error means that the intake must end; leave is then called.
+func (i *Intake) serve(generation *kafka.Generation, client *kafka.Client, leave func()) error {
+	done := make(chan error, 1)
+	generation.Start(func(ended context.Context) {
+		s := newSession(i, generation, client)
+		err := s.run(ended)
+		if err != nil {
+			go leave() // which waits for this function
+			<-ended.Done()
+		}
+		done <- err
+	})
+	return <-done
+}
+
+func (i *Intake) transport() *kafka.Transport {
+	s := &i.settings
+	topics := append([]string{}, s.topics...)
+	if s.rejectTopic != "" {
+		topics = append(topics, s.rejectTopic)
+	}
+	return &kafka.Transport{Dial: s.dial, DialTimeout: s.dialTimeout, IdleTimeout: idleTimeout, MetadataTTL: metadataTTL,
+		MetadataTopics: topics, ClientID: s.clientID, TLS: s.tls, SASL: s.sasl}
+}
+
+func (i *Intake) groupConfig(dial dialFunc) kafka.ConsumerGroupConfig {
+	s := &i.settings
+	quiet := kafka.LoggerFunc(func(format string, args ...any) {
+		i.log.Debug("kafka-go", "intake", i.name, "text", fmt.Sprintf(format, args...))
+	})
+	return kafka.ConsumerGroupConfig{
+		ID: s.group, Brokers: s.brokers, Topics: s.topics, StartOffset: s.start,
+		Dialer:         &kafka.Dialer{ClientID: s.clientID, DialFunc: dial, Timeout: s.dialTimeout, TLS: s.tls, SASLMechanism: s.sasl},
+		SessionTimeout: s.sessionTimeout, HeartbeatInterval: s.sessionTimeout / 5, RebalanceTimeout: rebalanceTimeout,
+		JoinGroupBackoff: joinBackoff, Timeout: s.requestTimeout, ErrorLogger: quiet,
+	}
+}
+
+const (
+	metadataTTL      = time.Second
+	idleTimeout      = 30 * time.Second
+	rebalanceTimeout = 30 * time.Second
+	joinBackoff      = time.Second
+	maxWait          = time.Second // of a fetch that finds nothing
+	// stopGrace is for what is being parked to finish, for the last commit, and
+	// to leave the group.
+	stopGrace = 12 * time.Second
+)
+
+// Report returns what has been done so far. Lag counts the records beyond what
+// is parked in the partitions that this instance reads; -1 if it reads none.
+func (i *Intake) Report() intake.Report {
+	r := i.parker.Report()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for n, p := range i.partitions {
+		if n == 0 {
+			r.Lag = 0
+		}
+		r.Lag += max(p.end.Load()-p.parked.Load(), 0)
+	}
+	return r
+}
+
+func (i *Intake) setPartitions(now []*partition) {
+	i.mu.Lock()
+	i.partitions = now
+	i.mu.Unlock()
+}
+
+// troubles tells the log of what does not work, once a minute while it lasts.
+// It is for one goroutine.
+type troubles struct {
+	log    *slog.Logger
+	since  time.Time // zero: all is well
+	logged time.Time
+}
+
+func (t *troubles) report(what string, err error) {
+	now := time.Now()
+	if t.since.IsZero() {
+		t.since = now
+	}
+	if now.Sub(t.logged) > time.Minute {
+		t.logged = now
+		t.log.Warn("intake in trouble, it tries on", "what", what, "err", core.Shorten(err.Error(), core.MaxErrorText))
+	}
+}
+
+func (t *troubles) over() {
+	if !t.since.IsZero() {
+		t.log.Info("intake goes on", "held_up_for", time.Since(t.since).Round(time.Millisecond))
+		t.since, t.logged = time.Time{}, time.Time{}
+	}
+}

@@ -1,0 +1,328 @@
+//go:build unix
+
+package kafkadoor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// rig is a Kafka with topics of its own, and a store that tells what is parked.
+type rig struct {
+	*servers.KafkaCluster
+	t      testing.TB
+	client *kafka.Client
+	store  *spyStore
+	name   string
+}
+
+var rigs atomic.Int64
+
+func newRig(t testing.TB) *rig { return rigOf(t, servers.SharedKafka(t)) }
+
+func rigOf(t testing.TB, cluster *servers.KafkaCluster) *rig {
+	t.Helper()
+	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
+	t.Cleanup(transport.CloseIdleConnections)
+	r := &rig{KafkaCluster: cluster, t: t, store: newSpyStore(),
+		client: &kafka.Client{Addr: kafka.TCP(cluster.Addrs()...), Transport: transport, Timeout: 20 * time.Second},
+		name:   fmt.Sprintf("t%d-%d", time.Now().UnixMilli(), rigs.Add(1))}
+	return r
+}
+
+// topic makes a topic whose name ends in suffix.
+func (r *rig) topic(suffix string, partitions int, config ...string) string {
+	r.t.Helper()
+	name := r.name + suffix
+	r.CreateTopic(name, partitions, config...)
+	return name
+}
+
+// intake makes an intake that reads from topics and parks for "out" and the
+// topic "orders", unless more says otherwise.
+func (r *rig) intake(topics []string, more map[string]any) *Intake {
+	r.t.Helper()
+	made, err := New("door", r.config(topics, more), r.interceptor(), r.logger())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return made
+}
+
+func (r *rig) config(topics []string, more map[string]any) json.RawMessage {
+	r.t.Helper()
+	c := map[string]any{"brokers": r.Addrs(), "topics": topics, "group": r.name, "sink": "out", "topic": "orders",
+		"session_timeout": "6s", "dial_timeout": "1s", "request_timeout": "2s"}
+	for name, value := range more {
+		c[name] = value
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return raw
+}
+
+func (r *rig) interceptor() *core.Interceptor {
+	return core.NewInterceptor(r.store, core.Limits{}, &core.Dispatcher{Name: "out"}, &core.Dispatcher{Name: "other"})
+}
+
+func (r *rig) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(testWriter{r.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(line []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// running is an intake at work.
+type running struct {
+	*Intake
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // of Run, when ended is closed
+}
+
+func (r *rig) run(i *Intake) *running {
+	ctx, cancel := context.WithCancel(context.Background())
+	made := &running{Intake: i, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(made.ended)
+		made.err = i.Run(ctx)
+	}()
+	r.t.Cleanup(func() { made.stop() })
+	return made
+}
+
+// stop ends an intake and returns what Run returned.
+func (r *running) stop() error {
+	r.cancel()
+	<-r.ended
+	return r.err
+}
+
+func (r *rig) produce(topic string, partition int, records ...kafka.Record) {
+	r.t.Helper()
+	r.produceBatch(topic, partition, 0, records...)
+}
+
+func (r *rig) produceBatch(topic string, partition int, compression kafka.Compression, records ...kafka.Record) {
+	r.t.Helper()
+	for tries := 0; ; tries++ {
+		answer, err := r.client.Produce(context.Background(), &kafka.ProduceRequest{Topic: topic, Partition: partition,
+			RequiredAcks: kafka.RequireAll, Compression: compression, Records: kafka.NewRecordReader(records...)})
+		if err == nil {
+			err = answer.Error
+		}
+		if err == nil {
+			return
+		}
+		if tries == 50 {
+			r.t.Fatalf("produce: %v", err)
+		}
+		time.Sleep(100 * time.Millisecond) // the test's client may not know the topic yet
+	}
+}
+
+// text makes a record of texts; headers are name and value in turn.
+func text(key, value string, headers ...string) kafka.Record {
+	r := kafka.Record{Key: kafka.NewBytes([]byte(key)), Value: kafka.NewBytes([]byte(value))}
+	for n := 0; n < len(headers); n += 2 {
+		r.Headers = append(r.Headers, kafka.Header{Key: headers[n], Value: []byte(headers[n+1])})
+	}
+	return r
+}
+
+// found is a record as it lies in a topic.
+type found struct {
+	key, value []byte
+	headers    []core.Header
+}
+
+func (f *found) header(name string) string {
+	for _, h := range f.headers {
+		if h.Name == name {
+			return string(h.Value)
+		}
+	}
+	return "(none)"
+}
+
+// read returns the first want records of partition 0.
+func (r *rig) read(topic string, want int) []found {
+	r.t.Helper()
+	var all []found
+	deadline := time.Now().Add(30 * time.Second)
+	for offset := int64(0); len(all) < want; {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%d records in %s, want %d", len(all), topic, want)
+		}
+		fetched, err := r.client.Fetch(context.Background(), &kafka.FetchRequest{Topic: topic, Offset: offset, MinBytes: 1, MaxBytes: 8 << 20, MaxWait: 100 * time.Millisecond})
+		if err != nil || fetched.Error != nil {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		for {
+			record, err := fetched.Records.ReadRecord()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			all, offset = append(all, asFound(record)), record.Offset+1
+		}
+	}
+	return all
+}
+
+func asFound(record *protocol.Record) found {
+	var f found
+	if record.Key != nil {
+		f.key, _ = protocol.ReadAll(record.Key)
+	}
+	if record.Value != nil {
+		f.value, _ = protocol.ReadAll(record.Value)
+	}
+	for _, h := range record.Headers {
+		f.headers = append(f.headers, core.Header{Name: h.Key, Value: h.Value})
+	}
+	return f
+}
+
+// spyStore is a store in memory that tells what it has been given.
+type spyStore struct {
+	*memstore.Store
+	mu         sync.Mutex
+	parked     []*core.Message // new ones, in order
+	duplicates int
+	fail       error  // instead of parking, while it is set
+	failed     int    // calls
+	after      func() // each Park, before it returns
+	changed    *sync.Cond
+}
+
+func newSpyStore() *spyStore {
+	s := &spyStore{Store: memstore.New(memstore.Config{})}
+	s.changed = sync.NewCond(&s.mu)
+	return s
+}
+
+func (s *spyStore) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.changed.Broadcast()
+	if s.fail != nil {
+		s.failed++
+		receipts := make([]core.Receipt, len(messages))
+		for n, m := range messages {
+			receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Err: s.fail}
+		}
+		return receipts
+	}
+	receipts := s.Store.Park(ctx, messages...)
+	for n, receipt := range receipts {
+		switch {
+		case receipt.Duplicate:
+			s.duplicates++
+		case receipt.Err == nil:
+			s.parked = append(s.parked, clone(messages[n]))
+		}
+	}
+	if s.after != nil {
+		s.after()
+	}
+	return receipts
+}
+
+func clone(m *core.Message) *core.Message {
+	c := *m
+	c.Key, c.Body, c.Headers = bytes.Clone(m.Key), bytes.Clone(m.Body), slices.Clone(m.Headers)
+	for n := range c.Headers {
+		c.Headers[n].Value = bytes.Clone(c.Headers[n].Value)
+	}
+	return &c
+}
+
+// until waits for what ok looks at with the lock held.
+func (s *spyStore) until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	late := time.AfterFunc(60*time.Second, func() { s.changed.Broadcast() })
+	defer late.Stop()
+	deadline := time.Now().Add(59 * time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s: %d parked, %d duplicates, %d failed calls", what, len(s.parked), s.duplicates, s.failed)
+		}
+		s.changed.Wait()
+	}
+}
+
+// await returns the first want messages that were parked, in order.
+func (s *spyStore) await(t testing.TB, want int) []*core.Message {
+	t.Helper()
+	s.until(t, strconv.Itoa(want)+" messages", func() bool { return len(s.parked) >= want })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.parked)
+}
+
+func (s *spyStore) setFail(err error) {
+	s.mu.Lock()
+	s.fail = err
+	s.mu.Unlock()
+}
+
+// cable is a network that can be cut.
+type cable struct {
+	mu    sync.Mutex
+	conns []net.Conn
+	cut   bool
+}
+
+func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut {
+		return nil, errors.New("cable is cut")
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		c.conns = append(c.conns, conn)
+	}
+	return conn, err
+}
+
+func (c *cable) sever() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+}

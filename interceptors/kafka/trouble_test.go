@@ -1,0 +1,318 @@
+//go:build unix
+
+package kafkadoor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// fill produces the bodies from to to-1, spread over partitions.
+func (r *rig) fill(topic string, partitions, from, to int) {
+	r.t.Helper()
+	const batch = 100
+	byPartition := make([][]kafka.Record, partitions)
+	for n := from; n < to; n++ {
+		byPartition[n%partitions] = append(byPartition[n%partitions], text("k"+strconv.Itoa(n%7), strconv.Itoa(n), "delaybridge-delay", "1h"))
+	}
+	for partition, records := range byPartition {
+		for len(records) > 0 {
+			some := records[:min(batch, len(records))]
+			r.produce(topic, partition, some...)
+			records = records[len(some):]
+		}
+	}
+}
+
+// TestRebalance: members come and go under load, and all is parked once.
+func TestRebalance(t *testing.T) {
+	r := newRig(t)
+	const partitions = 4
+	topic := r.topic(".delayed", partitions)
+	produced := 0
+	fill := func() { r.fill(topic, partitions, produced, produced+2000); produced += 2000 }
+	fill()
+	first := r.run(r.intake([]string{topic}, nil))
+	r.store.await(t, 100)
+	second := r.run(r.intake([]string{topic}, nil))
+	fill()
+	waitFor(t, "both have partitions", func() bool { return assigned(first) == 2 && assigned(second) == 2 })
+	fill()
+	r.store.await(t, produced-1000)
+	if err := first.stop(); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "one has all partitions", func() bool { return assigned(second) == partitions })
+	fill()
+	r.store.await(t, produced)
+	if err := second.stop(); err != nil {
+		t.Error(err)
+	}
+	wantOnce(t, r.store, produced)
+	t.Logf("first %+v, second %+v", first.Report(), second.Report())
+
+	// What was committed at the end is not read again.
+	third := r.run(r.intake([]string{topic}, nil))
+	fill()
+	r.store.await(t, produced)
+	waitFor(t, "the third is through", func() bool { return third.Report().Parked+third.Report().Duplicates >= 2000 })
+	if report := third.Report(); report.Duplicates != 0 {
+		t.Errorf("the third has %+v", report)
+	}
+}
+
+func assigned(r *running) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.partitions)
+}
+
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long until %s", what)
+		}
+	}
+}
+
+// TestKilled: a member that is gone without a word has parked what it has not
+// committed. The next reads that again, and parks nothing twice.
+func TestKilled(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic(".delayed", 2)
+	victim := r.intake([]string{topic}, nil)
+	var net cable
+	victim.settings.dial = net.dial
+	dying := r.run(victim)
+	waitFor(t, "it has partitions", func() bool { return assigned(dying) == 2 })
+	r.store.mu.Lock()
+	r.store.after = func() {
+		if len(r.store.parked) >= 1500 {
+			net.sever() // before Park has returned, so nothing of this is committed
+		}
+	}
+	r.store.mu.Unlock()
+	r.fill(topic, 2, 0, 3000)
+	r.store.await(t, 1500)
+	dying.stop()
+	next := r.run(r.intake([]string{topic}, nil))
+	r.store.await(t, 3000)
+	waitFor(t, "all is read", func() bool { return next.Report().Lag == 0 && next.Report().Parked > 0 })
+	if err := next.stop(); err != nil {
+		t.Error(err)
+	}
+	wantOnce(t, r.store, 3000)
+	if next.Report().Duplicates == 0 {
+		t.Error("nothing was read twice, so nothing was proved")
+	}
+	t.Logf("the victim %+v, the next %+v", dying.Report(), next.Report())
+}
+
+// TestBrokerAway: a broker that comes back is read from where it was.
+func TestBrokerAway(t *testing.T) {
+	r := rigOf(t, servers.Kafka(t, servers.KafkaOptions{}))
+	topic := r.topic(".delayed", 2)
+	door := r.run(r.intake([]string{topic}, nil))
+	r.fill(topic, 2, 0, 1000)
+	r.store.await(t, 1000)
+	r.Node(0).Kill()
+	r.Node(0).Start()
+	r.fill(topic, 2, 1000, 2000) // some of it maybe twice, as the test's producer tries again
+	waitFor(t, "all is read", func() bool { return door.Report().Lag == 0 && door.ends(r, topic) })
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	wantAllOf(t, r, topic, 2)
+}
+
+// ends tells whether all that there is in a topic of two partitions was read.
+func (r *running) ends(g *rig, topic string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.partitions) != 2 {
+		return false
+	}
+	for _, p := range r.partitions {
+		if end, err := g.end(topic, p.number); err != nil || p.parked.Load() != end {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *rig) end(topic string, partition int) (int64, error) {
+	answer, err := r.client.ListOffsets(context.Background(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: {kafka.LastOffsetOf(partition)}}})
+	if err != nil {
+		return 0, err
+	}
+	return answer.Topics[topic][0].LastOffset, answer.Topics[topic][0].Error
+}
+
+// wantAllOf holds that every record of a topic is parked once.
+func wantAllOf(t testing.TB, r *rig, topic string, partitions int) {
+	t.Helper()
+	parked := make(map[string]bool)
+	for _, m := range r.store.parked {
+		parked[m.ID] = true
+	}
+	total := 0
+	for partition := range partitions {
+		end, err := r.end(topic, partition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for offset := range end {
+			if id := fmt.Sprintf("k:door:%s:%d:%d", topic, partition, offset); !parked[id] {
+				t.Fatalf("%s is not parked", id)
+			}
+		}
+		total += int(end)
+	}
+	if len(parked) != total || len(r.store.parked) != total {
+		t.Errorf("%d parked, %d different, of %d", len(r.store.parked), len(parked), total)
+	}
+}
+
+// TestNotThereYet: an intake may be started before Kafka and before its topics.
+func TestNotThereYet(t *testing.T) {
+	r := newRig(t)
+	nowhere := r.intake([]string{r.name + ".delayed"}, map[string]any{"brokers": []string{"127.0.0.1:1"}})
+	idle := r.run(nowhere)
+	if err := idle.stop(); err != nil {
+		t.Error(err)
+	}
+	r.run(r.intake([]string{r.name + ".delayed"}, nil))
+	topic := r.topic(".delayed", 1)
+	r.fill(topic, 1, 0, 10)
+	r.store.await(t, 10)
+}
+
+// TestSilentBroker: one that never answers does not keep an intake from ending.
+func TestSilentBroker(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	accepted := make(chan net.Conn, 10)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	in := core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"})
+	door, err := New("door", json.RawMessage(`{"brokers": ["`+listener.Addr().String()+`"], "topics": ["a"], "sink": "out", "topic": "b", "request_timeout": "10m"}`), in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	door.settings.stopGrace = 50 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- door.Run(ctx) }()
+	defer (<-accepted).Close()
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it has not ended")
+	}
+}
+
+// TestStart: where to begin, and that it is where one goes on.
+func TestStart(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic(".delayed", 1)
+	r.fill(topic, 1, 0, 10)
+	late := map[string]any{"start": "latest"}
+	door := r.run(r.intake([]string{topic}, late))
+	waitFor(t, "it has begun", func() bool { return assigned(door) == 1 && door.position() == 10 })
+	door.stop()
+	r.produce(topic, 0, text("k", "0", "delaybridge-delay", "1h"))
+	r.run(r.intake([]string{topic}, late))
+	r.store.await(t, 1)
+	wantOnce(t, r.store, 1)
+}
+
+func (r *running) position() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.partitions[0].parked.Load()
+}
+
+// TestCompressed: every way of compression, and a batch that is small only as
+// long as it is compressed.
+func TestCompressed(t *testing.T) {
+	r := newRig(t)
+	topic, rejects := r.topic(".delayed", 1), r.topic(".rejected", 1)
+	n := 0
+	for _, compression := range []compress.Compression{compress.Gzip, compress.Snappy, compress.Lz4, compress.Zstd} {
+		for range 3 {
+			var records []kafka.Record
+			for range 600 {
+				records = append(records, text("k", strconv.Itoa(n), "delaybridge-delay", "1h"))
+				n++
+			}
+			r.produceBatch(topic, 0, compression, records...)
+		}
+		r.produceBatch(topic, 0, compression, text("bomb", strings.Repeat("0", 16<<20), "delaybridge-delay", "1h"), text("innocent", "too", "delaybridge-delay", "1h"))
+	}
+	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects, "max_batch_bytes": 8 << 20}))
+	r.store.await(t, n)
+	for _, f := range r.read(rejects, 4) {
+		first, _ := strconv.Atoi(f.header("delaybridge-source-offset"))
+		last, _ := strconv.Atoi(f.header("delaybridge-source-last-offset"))
+		if last != first+1 || f.key != nil || f.value != nil || !strings.Contains(f.header("delaybridge-reject-reason"), "batch: is larger than 8388608 bytes") {
+			t.Errorf("rejected %q", f.headers)
+		}
+	}
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	wantOnce(t, r.store, n)
+}
+
+// TestLargeBatch: a batch that is larger than what is read at once, and one that
+// is larger than what is read at all.
+func TestLargeBatch(t *testing.T) {
+	r := newRig(t)
+	topic, rejects := r.topic(".delayed", 1, "max.message.bytes=16777216"), r.topic(".rejected", 1)
+	large := func(body string, size int) { // one batch; its filler is in a header that is too large for a message
+		r.produce(topic, 0, text("k", body, "delaybridge-delay", "1h"), text("k", strings.Repeat("x", size)))
+	}
+	large("0", 2<<20)
+	large("lost", 6<<20)
+	r.produce(topic, 0, text("k", "1", "delaybridge-delay", "1h"))
+	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects, "fetch_bytes": 1 << 20, "max_batch_bytes": 4 << 20}))
+	r.store.await(t, 2)
+	got := r.read(rejects, 2)
+	if got[0].header("delaybridge-reject-left-out") != "value" || got[0].header("delaybridge-source-offset") != "1" {
+		t.Errorf("first: %q", got[0].headers)
+	}
+	if got[1].header("delaybridge-source-offset") != "2" || got[1].header("delaybridge-source-last-offset") != "3" || got[1].value != nil {
+		t.Errorf("second: %q", got[1].headers)
+	}
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	wantOnce(t, r.store, 2)
+}
