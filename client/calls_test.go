@@ -1,0 +1,217 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/delaybridge/delaybridge/client"
+	"github.com/delaybridge/delaybridge/core"
+	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+)
+
+func TestLookAndChange(t *testing.T) {
+	ctx := context.Background()
+	_, c := fixture(t)
+	at := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	m := client.Message{ID: "a/b", Topic: "t", Key: []byte{0xff}, Body: []byte("x"), DeliverAt: at, ExpiresAt: at.Add(time.Hour),
+		Priority: 3, Options: map[string]string{"o": "v"}, Headers: []client.Header{{Name: "h", Value: []byte{0xfe}}, {Name: "h"}}}
+	if _, err := c.Publish(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	ref := client.Ref{ID: m.ID, Sink: "orders", Key: m.Key}
+	got, err := c.Get(ctx, ref)
+	m.Sink = "orders"
+	if diff := cmp.Diff(client.Entry{Message: m, State: client.Scheduled, Due: at, BodySize: 1}, got); diff != "" || err != nil {
+		t.Errorf("got error %v, and the entry differs: %s", err, diff)
+	}
+	later := at.Add(time.Minute)
+	moved, err := c.Reschedule(ctx, ref, client.When{At: later})
+	if want := (client.Receipt{ID: m.ID, Sink: "orders", State: client.Scheduled, DeliverAt: later, Durability: "memory"}); err != nil || moved != want {
+		t.Errorf("rescheduled: %+v, %v", moved, err)
+	}
+	if moved, err := c.Reschedule(ctx, ref, client.When{After: 30 * time.Minute}); err != nil || !moved.DeliverAt.Before(at) {
+		t.Errorf("rescheduled: %+v, %v", moved, err)
+	}
+	if now, err := c.DeliverNow(ctx, ref); err != nil || now.DeliverAt.After(time.Now()) {
+		t.Errorf("made due: %+v, %v", now, err)
+	}
+	if gone, err := c.Cancel(ctx, ref); err != nil || gone.State != client.Cancelled || gone.MayHaveBeenSent {
+		t.Errorf("cancelled: %+v, %v", gone, err)
+	}
+	_, err = c.DeliverNow(ctx, ref)
+	if e, ok := errors.AsType[*client.Error](err); !ok || !errors.Is(err, client.ErrTooLate) || e.State != client.Cancelled || e.Unknown {
+		t.Errorf("after the cancel: %v", err)
+	}
+	if got, err := c.Get(ctx, ref); err != nil || got.State != client.Cancelled {
+		t.Errorf("after the cancel: %+v, %v", got, err)
+	}
+}
+
+func TestCallsByIDFail(t *testing.T) {
+	ctx := context.Background()
+	d, c := fixture(t)
+	for _, key := range []string{"k1", "k2"} {
+		if _, err := c.Publish(ctx, client.Message{ID: "two", Topic: "t", Key: []byte(key), Delay: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	calls := map[string]func(client.Ref) error{
+		"get":        func(r client.Ref) error { _, err := c.Get(ctx, r); return err },
+		"cancel":     func(r client.Ref) error { _, err := c.Cancel(ctx, r); return err },
+		"reschedule": func(r client.Ref) error { _, err := c.Reschedule(ctx, r, client.When{After: 1}); return err },
+		"now":        func(r client.Ref) error { _, err := c.DeliverNow(ctx, r); return err },
+		"redrive":    func(r client.Ref) error { _, err := c.Redrive(ctx, r); return err },
+		"discard":    func(r client.Ref) error { _, err := c.Discard(ctx, r); return err },
+	}
+	for name, call := range calls {
+		for _, test := range []struct {
+			ref  client.Ref
+			want error
+		}{
+			{client.Ref{ID: "none"}, client.ErrNotFound}, {client.Ref{ID: "two"}, client.ErrAmbiguous},
+			{client.Ref{ID: "x", Sink: "none"}, client.ErrInvalid}, {client.Ref{ID: "a b/é"}, client.ErrInvalid},
+			{client.Ref{}, client.ErrInvalid}, {client.Ref{ID: ".."}, client.ErrInvalid},
+		} {
+			if err := call(test.ref); !errors.Is(err, test.want) || errors.Is(err, client.ErrUnknown) {
+				t.Errorf("%s of %+v: got %v", name, test.ref, err)
+			}
+		}
+	}
+	if _, err := c.Reschedule(ctx, client.Ref{ID: "two", Key: []byte("k1")}, client.When{At: time.Now(), After: 1}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("two times: %v", err)
+	}
+	if n := count(t, c); n != 2 {
+		t.Errorf("%d are left after %v", n, d.asked())
+	}
+}
+
+func TestList(t *testing.T) {
+	ctx := context.Background()
+	d := newDoor(t, httpdoor.Config{}, &core.Dispatcher{Name: "a"}, &core.Dispatcher{Name: "b"})
+	c := d.client(t, client.Config{})
+	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	var batch []client.Message
+	for n := range 25 {
+		batch = append(batch, client.Message{ID: string(rune('a' + n)), Sink: []string{"a", "b"}[n%2], Topic: []string{"t", "u", "v"}[n%3], DeliverAt: at.Add(time.Duration(n) * time.Second)})
+	}
+	if _, err := c.PublishBatch(ctx, batch); err != nil {
+		t.Fatal(err)
+	}
+	list := func(q client.Query, most int) (ids string) {
+		for e, err := range c.List(ctx, q) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ids += e.ID; len(ids) == most {
+				break
+			}
+		}
+		return ids
+	}
+	for _, test := range []struct {
+		query client.Query
+		most  int
+		want  string
+	}{
+		{client.Query{}, 99, "abcdefghijklmnopqrstuvwxy"},
+		{client.Query{PageSize: 4}, 99, "abcdefghijklmnopqrstuvwxy"},
+		{client.Query{PageSize: 4}, 6, "abcdef"},
+		{client.Query{Sinks: []string{"b"}, PageSize: 5}, 99, "bdfhjlnprtvx"},
+		{client.Query{Sinks: []string{"a", "b"}, Topic: "t"}, 99, "adgjmpsvy"},
+		{client.Query{DueAfter: at.Add(3 * time.Second), DueBefore: at.Add(6 * time.Second)}, 99, "def"},
+		{client.Query{States: []client.State{client.Dead, client.Expired}}, 99, ""},
+	} {
+		if got := list(test.query, test.most); got != test.want {
+			t.Errorf("%+v: got %s", test.query, got)
+		}
+	}
+	asked := len(d.asked())
+	if list(client.Query{PageSize: 4}, 4); len(d.asked()) != asked+1 {
+		t.Error("a page was asked for that nobody wanted")
+	}
+	errs := 0
+	for _, err := range c.List(ctx, client.Query{Sinks: []string{"none"}}) {
+		if errs++; !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if errs != 1 {
+		t.Errorf("got %d errors", errs)
+	}
+}
+
+// refusing is a sink that makes dead letters of all.
+type refusing struct{}
+
+func (refusing) Deliver(context.Context, []*core.Message) error {
+	return core.Classify(core.Permanent, errors.New("no"))
+}
+func (refusing) Close() error { return nil }
+
+func TestDeadLetters(t *testing.T) {
+	ctx := context.Background()
+	sink := &core.Dispatcher{Name: "orders", Sink: refusing{}}
+	d := newDoor(t, httpdoor.Config{}, sink)
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() { ended <- d.store.Serve(serving, "orders", sink.Run) }()
+	defer func() { stop(); <-ended }()
+	c := d.client(t, client.Config{})
+	for _, id := range []string{"one", "two"} {
+		if _, err := c.Publish(ctx, client.Message{ID: id, Topic: "t", Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		awaitDead(t, c, id, 1)
+	}
+	if _, err := c.Redrive(ctx, client.Ref{ID: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	awaitDead(t, c, "one", 1)
+	if got, err := c.Discard(ctx, client.Ref{ID: "two"}); err != nil || got.ID != "two" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	var left []string
+	for e, err := range c.List(ctx, client.Query{States: []client.State{client.Dead}}) {
+		if left = append(left, e.ID); err != nil || e.Reason == "" || e.Error == "" || e.Attempt != 1 || !e.MayHaveBeenSent {
+			t.Errorf("got %+v, %v", e, err)
+		}
+	}
+	if !slices.Equal(left, []string{"one"}) {
+		t.Errorf("left are %v", left)
+	}
+}
+
+func awaitDead(t *testing.T, c *client.Client, id string, attempt int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		e, err := c.Get(context.Background(), client.Ref{ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.State == client.Dead && e.Attempt == attempt {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is %+v", id, e)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestStandardLibraryOnly: whoever imports the client gets nothing with it.
+func TestStandardLibraryOnly(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Fields(string(out)); !slices.Equal(got, []string{"github.com/delaybridge/delaybridge/client"}) {
+		t.Errorf("the client depends on %v", got)
+	}
+}

@@ -1,0 +1,121 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What an *Error can be, for errors.Is; the package documentation says what to
+// do about each.
+var (
+	ErrInvalid      = errors.New("delaybridge: a rule is broken")
+	ErrConflict     = errors.New("delaybridge: the ID is taken by other content")
+	ErrNotFound     = errors.New("delaybridge: no such message")
+	ErrTooLate      = errors.New("delaybridge: too late")
+	ErrAmbiguous    = errors.New("delaybridge: the ID names two messages")
+	ErrUnauthorized = errors.New("delaybridge: a good token is needed")
+	ErrUnavailable  = errors.New("delaybridge: unavailable")
+	ErrUnknown      = errors.New("delaybridge: the outcome is unknown")
+)
+
+// The codes that are acted on here. The last two are also given to failures to
+// get an answer.
+const (
+	codeInvalid     = "invalid"
+	codeTooLate     = "too_late"
+	codeConflict    = "conflict"
+	codeTooLarge    = "too_large"
+	codeUnavailable = "unavailable"
+	codeUnknown     = "outcome_unknown"
+)
+
+// Error says why a call failed.
+type Error struct {
+	Status  int    // of the HTTP answer; 0 if there was none
+	Code    string // as in the API's table of errors; empty if the answer was not delaybridge's
+	Field   string // what of the message is wrong, if one thing is
+	Message string // for people
+	State   State  // with ErrTooLate: where the message is
+	// Unknown says that what was asked for may have been done all the same, by
+	// this try or one before. If it is false, nothing was stored or changed.
+	Unknown bool
+	Err     error // what the network or the context said; may be nil
+
+	again bool          // may be tried again
+	after time.Duration // not before
+	whole bool          // is not of one message alone
+}
+
+// Invalid is the *Error of a message with which something is wrong before it is
+// sent.
+func Invalid(field, format string, args ...any) *Error {
+	return &Error{Code: codeInvalid, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+func (e *Error) Error() string {
+	text := "delaybridge: " + e.Message
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	if e.State != "" {
+		text += ", it is " + string(e.State)
+	}
+	if e.Code != "" {
+		text += " [" + e.Code + "]"
+	}
+	if e.Unknown && e.Code != codeUnknown {
+		text += "; it may have been done all the same"
+	}
+	return text
+}
+
+// Is tells whether e is one of this package's errors.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrUnknown:
+		return e.Unknown
+	case ErrUnavailable:
+		return !e.Unknown && e.oneOf(codeUnavailable, "store_full", "internal", "request_timeout", "too_many_requests")
+	case ErrInvalid:
+		return e.oneOf(codeInvalid, "malformed", codeTooLarge, "headers_too_large", "bad_cursor")
+	case ErrConflict:
+		return e.Code == codeConflict
+	case ErrNotFound:
+		return e.Code == "not_found"
+	case ErrTooLate:
+		return e.Code == codeTooLate
+	case ErrAmbiguous:
+		return e.Code == "ambiguous"
+	case ErrUnauthorized:
+		return e.Code == "unauthorized"
+	}
+	return false
+}
+
+func (e *Error) oneOf(codes ...string) bool { return slices.Contains(codes, e.Code) }
+
+// Unwrap returns what the network or the context said.
+func (e *Error) Unwrap() error { return e.Err }
+
+// BatchError has a slot for each message of a batch, in order: nil, or the
+// *Error that says why it was not stored.
+type BatchError []error
+
+// Error tells how many failed, and of the first why.
+func (b BatchError) Error() string {
+	failed := b.Unwrap()
+	if len(failed) == 0 {
+		return "delaybridge: no message failed"
+	}
+	first := strings.TrimPrefix(failed[0].Error(), "delaybridge: ")
+	return fmt.Sprintf("delaybridge: %d of %d messages failed, the first: %s", len(failed), len(b), first)
+}
+
+// Unwrap returns the errors of those that failed, so that errors.Is and
+// errors.As ask each.
+func (b BatchError) Unwrap() []error {
+	return slices.DeleteFunc(slices.Clone([]error(b)), func(err error) bool { return err == nil })
+}

@@ -1,0 +1,112 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http/httptest"
+	"time"
+
+	"github.com/delaybridge/delaybridge/client"
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+)
+
+// startBridge is a bridge with a store in memory, which delivers nothing.
+func startBridge() *httptest.Server {
+	door, err := httpdoor.New(httpdoor.Config{}, core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "kafka"}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	return httptest.NewServer(door.Handler())
+}
+
+func Example() {
+	server := startBridge()
+	defer server.Close()
+	ctx, url, token := context.Background(), server.URL, ""
+
+	bridge, err := client.New(client.Config{URL: url, Token: token})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer bridge.Close()
+
+	receipt, err := bridge.Publish(ctx, client.Message{
+		ID: "order-42-reminder", Sink: "kafka", Topic: "reminders", Key: []byte("42"),
+		Body: []byte(`{"order":42}`), Delay: 10 * time.Minute,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(receipt.ID, receipt.State, receipt.Durability)
+
+	gone, err := bridge.Cancel(ctx, client.Ref{ID: "order-42-reminder", Key: []byte("42")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(gone.State, gone.MayHaveBeenSent)
+
+	// Output:
+	// order-42-reminder scheduled memory
+	// cancelled false
+}
+
+func ExampleClient_PublishBatch() {
+	server := startBridge()
+	defer server.Close()
+	ctx := context.Background()
+	bridge, err := client.New(client.Config{URL: server.URL})
+	if err != nil {
+		log.Fatal(err)
+	}
+	messages := []client.Message{
+		{ID: "a", Topic: "reminders", Delay: time.Hour},
+		{ID: "b", Topic: "not a topic", Delay: time.Hour},
+	}
+
+	receipts, err := bridge.PublishBatch(ctx, messages)
+	if failed, ok := errors.AsType[client.BatchError](err); ok {
+		for n, err := range failed {
+			switch {
+			case err == nil: // stored
+			case errors.Is(err, client.ErrUnknown), errors.Is(err, client.ErrUnavailable):
+				messages[n].ID = receipts[n].ID // publish it again, later
+			default:
+				fmt.Println(receipts[n].ID, err)
+			}
+		}
+	}
+
+	// Output:
+	// b delaybridge: topic: may hold printable ASCII without spaces only [invalid]
+}
+
+func ExampleClient_List() {
+	server := startBridge()
+	defer server.Close()
+	ctx := context.Background()
+	bridge, err := client.New(client.Config{URL: server.URL})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for n := range 3 {
+		m := client.Message{ID: fmt.Sprint("m-", n), Topic: "reminders", Body: []byte("hello"), Delay: time.Duration(n+1) * time.Hour}
+		if _, err := bridge.Publish(ctx, m); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	for entry, err := range bridge.List(ctx, client.Query{Topic: "reminders", DueBefore: time.Now().Add(150 * time.Minute)}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(entry.ID, entry.State, entry.BodySize)
+	}
+
+	// Output:
+	// m-0 scheduled 5
+	// m-1 scheduled 5
+}

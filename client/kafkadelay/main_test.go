@@ -1,0 +1,12 @@
+//go:build unix
+
+package kafkadelay_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+func TestMain(m *testing.M) { os.Exit(servers.Main(m).Run()) }

@@ -1,0 +1,234 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+)
+
+// Publish has m stored, to be delivered when it is due. Only a nil error means
+// that it is. The Receipt has the ID in any case: to publish again after
+// ErrUnknown, set Message.ID to it. m is not changed, nor kept.
+func (c *Client) Publish(ctx context.Context, m Message) (Receipt, error) {
+	p := newParcel(&m)
+	if p.err == nil {
+		c.deliver(ctx, []*parcel{p})
+	}
+	if p.err != nil {
+		return p.receipt, p.err
+	}
+	return p.receipt, nil
+}
+
+// PublishBatch has messages stored, each alone, in requests as large as the
+// bridge allows. There is a Receipt for each, in order, with at least the ID. An
+// error is a BatchError. Messages that are repeated may be accepted after later
+// ones of the same batch. What comes after messages that failed for want of a
+// bridge is given up with them.
+func (c *Client) PublishBatch(ctx context.Context, messages []Message) ([]Receipt, error) {
+	parcels := make([]*parcel, len(messages))
+	good := make([]*parcel, 0, len(messages))
+	for n := range messages {
+		parcels[n] = newParcel(&messages[n])
+		if parcels[n].err == nil {
+			good = append(good, parcels[n])
+		}
+	}
+	for len(good) > 0 {
+		n := c.fits(good)
+		c.deliver(ctx, good[:n])
+		if err := goneWith(good[:n]); err != nil {
+			giveUp(good[n:], err)
+			break
+		}
+		good = good[n:]
+	}
+	return results(parcels)
+}
+
+func results(parcels []*parcel) ([]Receipt, error) {
+	receipts, errs, failed := make([]Receipt, len(parcels)), make(BatchError, len(parcels)), false
+	for n, p := range parcels {
+		receipts[n] = p.receipt
+		if p.err != nil {
+			errs[n], failed = p.err, true
+		}
+	}
+	if failed {
+		return receipts, errs
+	}
+	return receipts, nil
+}
+
+// parcel is one message on its way.
+type parcel struct {
+	line    []byte // its JSON
+	receipt Receipt
+	err     *Error
+	doubt   bool // it may have been stored by a try before
+}
+
+func newParcel(m *Message) *parcel {
+	p := &parcel{receipt: Receipt{ID: m.ID, Sink: m.Sink}}
+	if p.receipt.ID == "" {
+		// 26 characters, of which a store keeps as many as 28 at no extra cost.
+		p.receipt.ID = rand.Text()
+	}
+	p.line, p.err = appendMessage(nil, m, p.receipt.ID)
+	return p
+}
+
+// fits tells how many of the first parcels make one request.
+func (c *Client) fits(parcels []*parcel) int {
+	size := 0
+	for n, p := range parcels {
+		if size += len(p.line) + 1; n == c.maxBatch || n > 0 && size > c.maxBatchBytes {
+			return n
+		}
+	}
+	return len(parcels)
+}
+
+// deliver has parcels of one request stored, with as many tries as there is
+// time for.
+func (c *Client) deliver(ctx context.Context, parcels []*parcel) {
+	for tries := c.begin(); ; {
+		err := c.post(ctx, parcels)
+		if err != nil && tooMany(err) && len(parcels) > 1 {
+			half := len(parcels) / 2
+			c.deliver(ctx, parcels[:half])
+			if gone := goneWith(parcels[:half]); gone != nil {
+				giveUp(parcels[half:], gone)
+				return
+			}
+			c.deliver(ctx, parcels[half:])
+			return
+		}
+		if parcels = unsettled(parcels); len(parcels) == 0 || !tries.pause(ctx, parcels[0].err) {
+			return
+		}
+	}
+}
+
+// tooMany tells that the bridge allows less in one request.
+func tooMany(err *Error) bool {
+	return err.Status == http.StatusRequestEntityTooLarge || err.Code == codeInvalid && err.Field == "batch"
+}
+
+// unsettled returns the parcels that may be tried again; of these, the one that
+// is to wait longest comes first.
+func unsettled(parcels []*parcel) []*parcel {
+	var left []*parcel
+	for _, p := range parcels {
+		if p.err == nil || !p.err.again {
+			continue
+		}
+		if left = append(left, p); p.err.after > left[0].err.after {
+			left[0].err.after = p.err.after
+		}
+	}
+	return left
+}
+
+// goneWith returns the error of a parcel that failed not by its own fault.
+func goneWith(parcels []*parcel) *Error {
+	for _, p := range parcels {
+		if p.err != nil && (p.err.again || p.err.whole) {
+			return p.err
+		}
+	}
+	return nil
+}
+
+// giveUp leaves parcels unsent that would fare no better than the one before.
+func giveUp(parcels []*parcel, err *Error) {
+	for _, p := range parcels {
+		unsent := *err
+		if unsent.Unknown = false; unsent.Code == codeUnknown {
+			unsent.Code = codeUnavailable
+		}
+		p.err = &unsent
+	}
+}
+
+// post makes one try and notes what became of each parcel. The error is that of
+// the request as a whole.
+func (c *Client) post(ctx context.Context, parcels []*parcel) *Error {
+	r := requestOf(parcels)
+	body, err := c.send(ctx, r)
+	if err == nil {
+		err = note(parcels, r, body)
+	}
+	if err == nil {
+		return nil
+	}
+	err.whole = len(parcels) > 1 || !ownFault(err)
+	for _, p := range parcels {
+		own := *err
+		p.fail(&own)
+	}
+	return err
+}
+
+// ownFault tells whether a request of one message failed because of what is in
+// the message.
+func ownFault(err *Error) bool {
+	switch err.Status {
+	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusRequestHeaderFieldsTooLarge:
+		return true
+	}
+	return false
+}
+
+func requestOf(parcels []*parcel) request {
+	if len(parcels) == 1 {
+		return request{http.MethodPost, "/v1/messages", formJSON, parcels[0].line}
+	}
+	lines := make([][]byte, len(parcels))
+	for n, p := range parcels {
+		lines[n] = p.line
+	}
+	return request{http.MethodPost, "/v1/messages/batch", formNDJSON, bytes.Join(lines, []byte("\n"))}
+}
+
+// note reads the answer to a request that was taken: a receipt, or a line with a
+// receipt or a problem for each parcel. The error is of the answer as a whole.
+func note(parcels []*parcel, r request, body []byte) *Error {
+	if r.form == formJSON {
+		parcels[0].settle(r, body)
+		return nil
+	}
+	lines := bytes.Split(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"))
+	if len(lines) != len(parcels) {
+		return unreadable(r, errors.New("it has another number of lines than were sent"))
+	}
+	for n, p := range parcels {
+		p.settle(r, lines[n])
+	}
+	return nil
+}
+
+// settle notes the receipt or problem that text is.
+func (p *parcel) settle(r request, text []byte) {
+	receipt, err := readReceipt(text, p.receipt.ID)
+	if err == nil {
+		p.receipt, p.err = receipt, nil
+		return
+	}
+	e := problem(text, r.reads())
+	if e == nil {
+		e = unreadable(r, err)
+		e.whole = true
+	}
+	p.fail(e)
+}
+
+// fail notes why a try failed. A conflict is with the content of another, so no
+// try before can have stored this one.
+func (p *parcel) fail(err *Error) {
+	p.doubt = p.doubt || err.Unknown
+	err.Unknown = p.doubt && err.Code != codeConflict
+	p.err = err
+}
