@@ -309,6 +309,9 @@ type SinkReport struct {
 	// does not.
 	Paused      string
 	PausedSince time.Time
+	// Facts is what the sink of this instance tells about itself (see
+	// Describer); nil if it does not.
+	Facts map[string]string
 }
 
 // Stats reports on every sink, in the order configured.
@@ -326,6 +329,9 @@ func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
 		d := i.sinks[s.Sink]
 		reports[n] = SinkReport{SinkStats: s, Totals: d.Totals()}
 		reports[n].Paused, reports[n].PausedSince = d.Paused()
+		if describer, ok := d.Sink.(Describer); ok {
+			reports[n].Facts = describer.Describe()
+		}
 	}
 	return reports, nil
 }

@@ -52,6 +52,13 @@ type HealthChecker interface {
 	Health(ctx context.Context) error
 }
 
+// Describer is the ability of a Sink to tell facts about itself that an operator
+// may want to see beside its numbers: what it is, how it is. Describe returns at
+// once, with a new map, whose names are words in lower case; no value is a secret.
+type Describer interface {
+	Describe() map[string]string
+}
+
 // Class says what the engine is to do about a failed delivery.
 type Class int
 

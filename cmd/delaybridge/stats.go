@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -17,14 +20,15 @@ type stats struct {
 }
 
 type sinkStats struct {
-	Sink       string `json:"sink"`
-	Scheduled  int    `json:"scheduled"`
-	Due        int    `json:"due"`
-	Dead       int    `json:"dead"`
-	Buckets    int    `json:"buckets"`
-	Owned      int    `json:"owned"`
-	NextDue    string `json:"next_due"`
-	Paused     string `json:"paused"`
+	Sink       string            `json:"sink"`
+	Scheduled  int               `json:"scheduled"`
+	Due        int               `json:"due"`
+	Dead       int               `json:"dead"`
+	Buckets    int               `json:"buckets"`
+	Owned      int               `json:"owned"`
+	NextDue    string            `json:"next_due"`
+	Paused     string            `json:"paused"`
+	Facts      map[string]string `json:"facts"`
 	SinceStart struct {
 		Accepted   int `json:"accepted"`
 		Delivered  int `json:"delivered"`
@@ -41,7 +45,8 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats",
 		Short: "Count what is parked, and what the bridge has done",
 		Long: `Count what is parked for each sink, by all instances; and what the instance that
-was asked has done since it started: ACCEPTED to P99.`,
+was asked has done since it started: ACCEPTED to P99. Below it are the FACTS that
+sinks tell about themselves, if any does: a plugin says how it is.`,
 		Example: "  delaybridge stats\n  delaybridge stats -o json",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, s *session, _ []string) error {
@@ -56,8 +61,32 @@ was asked has done since it started: ACCEPTED to P99.`,
 		if err := json.Unmarshal(answer, &all); err != nil {
 			return fmt.Errorf("read the answer: %w", err)
 		}
-		return s.table(all.rows())
+		if err := s.table(all.rows()); err != nil {
+			return err
+		}
+		return s.facts(all.Sinks)
 	})
+}
+
+// facts prints what sinks tell about themselves, if any does.
+func (s *session) facts(sinks []sinkStats) error {
+	rows := [][]string{{"SINK", "FACTS"}}
+	for _, one := range sinks {
+		var facts []string
+		for _, name := range slices.Sorted(maps.Keys(one.Facts)) {
+			facts = append(facts, shorten(name+"="+one.Facts[name], 80))
+		}
+		if len(facts) > 0 {
+			rows = append(rows, []string{one.Sink, strings.Join(facts, "  ")})
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	if err := s.print("\n"); err != nil {
+		return err
+	}
+	return s.table(rows)
 }
 
 func (s *stats) rows() [][]string {

@@ -4,7 +4,7 @@
 // where absolute rates differ from machine to machine.
 //
 //	go run ./integration/bench            everything, about five minutes
-//	go run ./integration/bench -run park  one part: park, http, burst, lateness, memory, idle, growth, brokers
+//	go run ./integration/bench -run park  one part: park, http, burst, lateness, memory, idle, growth, brokers, plugin, intake
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 )
 
 func main() {
+	servePlugin()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
@@ -43,6 +44,8 @@ func parts() []part {
 		{"idle", measureIdle},
 		{"growth", measureGrowth},
 		{"brokers", measureBrokers},
+		{"plugin", measurePlugin},
+		{"intake", measureIntake},
 	}
 }
 

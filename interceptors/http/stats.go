@@ -14,18 +14,19 @@ type statsJSON struct {
 }
 
 // sinkJSON is what is stored for one sink, by all instances; since_start is
-// what this instance has done.
+// what this instance has done, and facts is what its sink tells about itself.
 type sinkJSON struct {
-	Sink        string     `json:"sink"`
-	Scheduled   int        `json:"scheduled"`
-	Due         int        `json:"due"`
-	Dead        int        `json:"dead"`
-	Buckets     int        `json:"buckets"`
-	Owned       int        `json:"owned"`
-	NextDue     string     `json:"next_due,omitempty"`
-	Paused      string     `json:"paused,omitempty"`
-	PausedSince string     `json:"paused_since,omitempty"`
-	SinceStart  totalsJSON `json:"since_start"`
+	Sink        string            `json:"sink"`
+	Scheduled   int               `json:"scheduled"`
+	Due         int               `json:"due"`
+	Dead        int               `json:"dead"`
+	Buckets     int               `json:"buckets"`
+	Owned       int               `json:"owned"`
+	NextDue     string            `json:"next_due,omitempty"`
+	Paused      string            `json:"paused,omitempty"`
+	PausedSince string            `json:"paused_since,omitempty"`
+	Facts       map[string]string `json:"facts,omitempty"`
+	SinceStart  totalsJSON        `json:"since_start"`
 }
 
 type totalsJSON struct {
@@ -66,7 +67,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 func newSinkJSON(r core.SinkReport) sinkJSON {
 	return sinkJSON{
 		Sink: r.Sink, Scheduled: r.Scheduled, Due: r.Due, Dead: r.SinkStats.Dead, Buckets: r.Buckets, Owned: r.Owned,
-		NextDue: timeText(r.NextDue), Paused: r.Paused, PausedSince: timeText(r.PausedSince),
+		NextDue: timeText(r.NextDue), Paused: r.Paused, PausedSince: timeText(r.PausedSince), Facts: r.Facts,
 		SinceStart: totalsJSON{
 			Accepted: r.Accepted, Repeated: r.Repeated, Refused: r.Refused, Delivered: r.Delivered,
 			Retried: r.Retried, Unknown: r.Unknown, Dead: r.Totals.Dead, Expired: r.Expired,

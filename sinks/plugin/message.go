@@ -10,30 +10,57 @@ import (
 // toProto shares the bytes of m. The headers are those to be sent, so that a
 // plugin's author need not know which ones to add.
 func toProto(m *core.Message) *sinkv1.Message {
-	delivered := m.DeliveredHeaders()
-	p := &sinkv1.Message{
-		Id: m.ID, Topic: m.Topic, Key: m.Key, Body: m.Body, Options: m.Options,
-		DeliverAtMs: m.DeliverAt.UnixMilli(), Priority: int32(m.Priority), Attempt: int32(m.Attempt),
-		Headers: make([]*sinkv1.Header, len(delivered)),
+	p := &sinkv1.Message{}
+	intoProto(p, m)
+	return p
+}
+
+// requestOf is toProto for a batch, with one allocation for all its messages.
+func requestOf(batch []*core.Message) *sinkv1.DeliverRequest {
+	request, messages := &sinkv1.DeliverRequest{Messages: make([]*sinkv1.Message, len(batch))}, make([]sinkv1.Message, len(batch))
+	for n, m := range batch {
+		intoProto(&messages[n], m)
+		request.Messages[n] = &messages[n]
 	}
+	return request
+}
+
+func intoProto(p *sinkv1.Message, m *core.Message) {
+	p.Id, p.Topic, p.Key, p.Body, p.Options = m.ID, m.Topic, m.Key, m.Body, m.Options
+	p.DeliverAtMs, p.Priority, p.Attempt = m.DeliverAt.UnixMilli(), int32(m.Priority), int32(m.Attempt)
 	if !m.ExpiresAt.IsZero() {
 		p.ExpiresAtMs = m.ExpiresAt.UnixMilli()
 	}
+	delivered := m.DeliveredHeaders()
+	p.Headers = make([]*sinkv1.Header, len(delivered))
 	headers := make([]sinkv1.Header, len(delivered))
 	for n, h := range delivered {
 		headers[n].Name, headers[n].Value = h.Name, h.Value
 		p.Headers[n] = &headers[n]
 	}
-	return p
 }
 
 // fromProto is the reverse of toProto: a sink behind the boundary gets the
 // message that it would get before it. The sink's name stays with the host.
 func fromProto(p *sinkv1.Message) *core.Message {
-	m := &core.Message{
-		ID: p.Id, Topic: p.Topic, Key: p.Key, Body: p.Body, Options: p.Options,
-		DeliverAt: time.UnixMilli(p.DeliverAtMs).UTC(), Priority: int(p.Priority), Attempt: int(p.Attempt),
+	m := &core.Message{}
+	outOfProto(m, p)
+	return m
+}
+
+// batchOf is the reverse of requestOf.
+func batchOf(request *sinkv1.DeliverRequest) []*core.Message {
+	batch, messages := make([]*core.Message, len(request.Messages)), make([]core.Message, len(request.Messages))
+	for n, p := range request.Messages {
+		outOfProto(&messages[n], p)
+		batch[n] = &messages[n]
 	}
+	return batch
+}
+
+func outOfProto(m *core.Message, p *sinkv1.Message) {
+	m.ID, m.Topic, m.Key, m.Body, m.Options = p.Id, p.Topic, p.Key, p.Body, p.Options
+	m.DeliverAt, m.Priority, m.Attempt = time.UnixMilli(p.DeliverAtMs).UTC(), int(p.Priority), int(p.Attempt)
 	if p.ExpiresAtMs != 0 {
 		m.ExpiresAt = time.UnixMilli(p.ExpiresAtMs).UTC()
 	}
@@ -43,5 +70,4 @@ func fromProto(p *sinkv1.Message) *core.Message {
 			m.Headers[n] = core.Header{Name: h.Name, Value: h.Value}
 		}
 	}
-	return m
 }

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestStatsFacts: what a sink tells about itself comes out in order and printable.
+func TestStatsFacts(t *testing.T) {
+	const sink = `{"sink":"mails","scheduled":1,"since_start":{"lateness_ms":{}}%s}`
+	answer := func(more string) *fake {
+		return &fake{status: 200, contentType: "application/json", body: `{"durability":"memory","sinks":[` + strings.Replace(sink, "%s", more, 1) + `]}`}
+	}
+	code, plain, _ := ask(t, answer(""), "stats")
+	if code != exitOK || strings.Contains(plain, "FACTS") {
+		t.Errorf("code %d: %s", code, plain)
+	}
+	code, stdout, _ := ask(t, answer(`,"facts":{"version":"v1","plugin":"file","last_exit":"\u001b[2Jexit status 7"}`), "stats")
+	want := plain + "\nSINK   FACTS\nmails  last_exit=\\x1b[2Jexit status 7  plugin=file  version=v1\n"
+	if code != exitOK || stdout != want {
+		t.Errorf("code %d: got\n%swant\n%s", code, stdout, want)
+	}
+}

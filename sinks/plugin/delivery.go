@@ -1,0 +1,232 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
+)
+
+// errTooLarge: the plugin's server did not take the request, for its size.
+var errTooLarge = errors.New("larger than the plugin takes")
+
+// delivery is one Deliver on its way: its batch goes out in parts, one after
+// the other, so that messages with equal keys keep their order.
+type delivery struct {
+	in       *instance
+	batch    []*core.Message
+	verdicts core.BatchError
+	failed   bool  // a verdict is not nil
+	trouble  error // with the sink as a whole, before anything was sent
+}
+
+func (d *delivery) run(ctx context.Context) error {
+	for from := 0; from < len(d.batch); {
+		to := from + d.in.bounds.fit(d.batch[from:])
+		if !d.send(ctx, from, to) {
+			break
+		}
+		from = to
+	}
+	switch {
+	case d.trouble != nil:
+		return d.trouble
+	case d.failed:
+		return d.verdicts
+	}
+	return nil
+}
+
+// send hands over one part; false if there is no use in handing over the next.
+func (d *delivery) send(ctx context.Context, from, to int) bool {
+	part := d.batch[from:to]
+	err := d.in.deliver(ctx, part)
+	switch verdicts, each := errors.AsType[core.BatchError](err); {
+	case err == nil:
+		return true
+	case errors.Is(err, errTooLarge) && len(part) > 1:
+		middle := from + len(part)/2
+		return d.send(ctx, from, middle) && d.send(ctx, middle, to)
+	case errors.Is(err, errTooLarge):
+		d.judge(from, to, core.Classify(core.Permanent, fmt.Errorf("the message is %w in one call", err)))
+		return true
+	case each:
+		d.failed = true
+		copy(d.verdicts[from:], verdicts)
+		return true
+	case to-from == len(d.batch), from == 0 && !isOfMessages(err): // nothing else has been sent
+		d.trouble = err
+		return false
+	case isOfMessages(err):
+		d.judge(from, to, err)
+		return true
+	}
+	d.judge(from, to, err)
+	d.judge(to, len(d.batch), unsent(err))
+	return false
+}
+
+func (d *delivery) judge(from, to int, err error) {
+	d.failed = d.failed || from < to
+	for n := from; n < to; n++ {
+		d.verdicts[n] = err
+	}
+}
+
+// isOfMessages tells whether an error is said of messages even if it is said of all.
+func isOfMessages(err error) bool {
+	class := core.ClassOf(err)
+	return class == core.Permanent || class == core.TopicBlocked
+}
+
+// unsent is the error for what stood behind a part that failed.
+func unsent(err error) error {
+	class := core.Retry
+	if core.ClassOf(err) == core.Blocked {
+		class = core.Blocked
+	}
+	return core.Classify(class, fmt.Errorf("not sent, as what came before it failed: %w", errors.Unwrap(err)))
+}
+
+// deliver is one call. It returns what a sink would, or errTooLarge.
+func (in *instance) deliver(ctx context.Context, part []*core.Message) error {
+	if err := in.fits(part); err != nil {
+		return err
+	}
+	if in.gone() {
+		return core.Classify(core.Retry, errDown)
+	}
+	if err := ctx.Err(); err != nil {
+		return core.Classify(core.Retry, fmt.Errorf("not sent: %w", err))
+	}
+	limit := maxReply + len(part)*replySize
+	response, err := in.sink.Deliver(ctx, requestOf(part), grpc.MaxCallRecvMsgSize(limit))
+	if err != nil {
+		return in.failedCall(ctx, err, limit)
+	}
+	in.answered.Store(time.Now().UnixNano())
+	in.missed.Store(0)
+	return in.read(part, response)
+}
+
+// replySize is what the result of one message may need.
+const replySize = 1 << 10
+
+// errDown: the process has ended, or is about to be ended.
+var errDown = errors.New("the plugin is down and will be started anew")
+
+// fits tells a single message that the plugin has said not to take.
+func (in *instance) fits(part []*core.Message) error {
+	if len(part) == 1 && int64(len(part[0].Body)) > in.bounds.body {
+		return errTooLarge
+	}
+	return nil
+}
+
+// failedCall gives a call without a response its class.
+func (in *instance) failedCall(ctx context.Context, err error, limit int) error {
+	code, text := status.Code(err), status.Convert(err).Message()
+	said := fmt.Errorf("the plugin's Deliver failed: %s: %s", code, clean(text))
+	switch code {
+	case codes.ResourceExhausted:
+		switch {
+		case strings.HasSuffix(text, fmt.Sprintf("vs. %d)", limit)), strings.HasSuffix(text, fmt.Sprintf("than max %d", limit)):
+			in.condemn(fmt.Errorf("its reply is larger than %d bytes", limit))
+			return core.Classify(core.Unknown, errors.New("the plugin's reply was too large to be read"))
+		case strings.Contains(text, "larger than max"):
+			return errTooLarge
+		}
+	case codes.Unimplemented, codes.FailedPrecondition:
+		return core.Classify(core.Blocked, said)
+	case codes.DeadlineExceeded:
+		in.unanswered(ctx)
+	}
+	return core.Classify(core.Unknown, said)
+}
+
+// unanswered notes a call that ran into its deadline: the plugin may hang. If it
+// says that it lives, and yet answers none for long, it is no use either.
+func (in *instance) unanswered(ctx context.Context) {
+	// The plugin's server may have seen the deadline a little before us. What
+	// comes long before it is about something else.
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > deadlineSlack {
+		return
+	}
+	last := time.Unix(0, max(in.answered.Load(), in.since.UnixNano()))
+	if in.missed.Add(1) >= hopeless && time.Since(last) > in.pace.silence {
+		in.condemn(fmt.Errorf("it has answered no Deliver for %s", time.Since(last).Round(time.Second)))
+		return
+	}
+	select {
+	case in.suspect <- struct{}{}:
+	default:
+	}
+}
+
+const deadlineSlack = 100 * time.Millisecond
+
+// hopeless is how many calls in a row must have had no answer.
+const hopeless = 3
+
+// read turns a response into what a sink would have returned.
+func (in *instance) read(part []*core.Message, response *sinkv1.DeliverResponse) error {
+	if response.Trouble != nil {
+		return in.readTrouble(response.Trouble)
+	}
+	if len(response.Results) != len(part) {
+		return in.nonsense("it gave %d results for %d messages", len(response.Results), len(part))
+	}
+	var verdicts core.BatchError
+	for n, result := range response.Results {
+		if result.GetId() != part[n].ID {
+			return in.nonsense("its result %d is for message %q, not for %q", n, core.Shorten(result.GetId(), 64), part[n].ID)
+		}
+		err := in.outcome(result)
+		if err == nil {
+			continue
+		}
+		if verdicts == nil {
+			verdicts = make(core.BatchError, len(part))
+		}
+		verdicts[n] = err
+	}
+	if verdicts == nil {
+		return nil
+	}
+	return verdicts
+}
+
+func (in *instance) readTrouble(trouble *sinkv1.Result) error {
+	err := in.outcome(trouble)
+	if err == nil {
+		return in.nonsense("it told of trouble with the outcome %s", trouble.GetOutcome())
+	}
+	return err
+}
+
+// outcome is verdictOf with a text that is fit to be logged and stored.
+func (in *instance) outcome(result *sinkv1.Result) error {
+	if result.GetError() != "" {
+		result.Error = clean(result.Error)
+	}
+	err := verdictOf(result)
+	if errors.Is(err, errNoOutcome) && in.odd.CompareAndSwap(false, true) {
+		in.log.Warn("plugin gives outcomes that are not known, they count as unknown", "outcome", int(result.GetOutcome()))
+	}
+	return err
+}
+
+// nonsense is a reply that can't be believed: all may have been sent, or nothing.
+func (in *instance) nonsense(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	in.condemn(err)
+	return core.Classify(core.Unknown, fmt.Errorf("the plugin's reply makes no sense: %w", err))
+}

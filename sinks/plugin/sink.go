@@ -1,0 +1,187 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
+)
+
+// Sink delivers by a plugin that it keeps running. See the package documentation.
+type Sink struct {
+	settings settings
+	log      *slog.Logger
+	out      *output
+	stop     context.CancelFunc
+	done     chan struct{} // closed when the supervisor has returned
+
+	mu       sync.Mutex
+	live     *instance // nil: down
+	down     error     // why, with a class; nil while live is set
+	state    string
+	about    *sinkv1.DescribeResponse // as of the last start
+	starts   int                      // that came to run
+	lastExit string
+}
+
+// checkingSink is a Sink whose plugin says that it checks messages.
+type checkingSink struct{ *Sink }
+
+var (
+	_ core.Sink          = (*Sink)(nil)
+	_ core.HealthChecker = (*Sink)(nil)
+	_ core.Describer     = (*Sink)(nil)
+	_ core.Checker       = checkingSink{}
+)
+
+// What Describe says of how the plugin is.
+const (
+	stateRunning     = "running"
+	stateRestarting  = "restarting"
+	stateRefused     = "refused"
+	stateQuarantined = "quarantined"
+	stateClosed      = "closed"
+)
+
+var errClosed = errors.New("the sink is closed")
+
+// current is the instance to call, or why there is none.
+func (s *Sink) current() (*instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live == nil {
+		return nil, s.down
+	}
+	return s.live, nil
+}
+
+// Deliver hands the batch to the plugin, in parts if it is large. While the
+// plugin is down it fails at once, with class Retry, or Blocked if the plugin
+// can't run until an operator acts.
+func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
+	in, err := s.current()
+	if err != nil {
+		return err
+	}
+	d := &delivery{in: in, batch: batch, verdicts: make(core.BatchError, len(batch))}
+	return d.run(ctx)
+}
+
+// checkTimeout bounds a Check, while which a producer waits.
+const checkTimeout = time.Second
+
+// Check asks the plugin. One that can't be asked now refuses nothing: Deliver
+// will say it then.
+func (s checkingSink) Check(m *core.Message) error {
+	in, err := s.current()
+	if err != nil || in.gone() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	response, err := in.sink.Check(ctx, &sinkv1.CheckRequest{Messages: []*sinkv1.Message{toProto(m)}})
+	if err != nil || len(response.Faults) != 1 || response.Faults[0].GetReason() == "" {
+		return nil
+	}
+	fault := response.Faults[0]
+	return &core.InvalidError{Field: printableText(core.Shorten(fault.GetField(), 128)), Reason: clean(fault.GetReason()), TooLarge: fault.GetTooLarge()}
+}
+
+// healthTimeout bounds Health, whatever its context says.
+const healthTimeout = 5 * time.Second
+
+// Health is what the plugin says of itself, if it does, or whether it answers.
+func (s *Sink) Health(ctx context.Context) error {
+	in, err := s.current()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	if !in.about.GetTellsHealth() {
+		if err := in.ping(ctx); err != nil {
+			return fmt.Errorf("ask the plugin whether it is there: %s", clean(err.Error()))
+		}
+		return nil
+	}
+	response, err := in.sink.Health(ctx, &sinkv1.HealthRequest{})
+	if err != nil {
+		return fmt.Errorf("ask the plugin for its health: %s", clean(err.Error()))
+	}
+	if response.GetError() != "" {
+		return errors.New(clean(response.GetError()))
+	}
+	return nil
+}
+
+// Describe says which plugin it is and how it is: plugin, version, state, pid
+// (while it runs), restarts, and last_exit if it has ended before.
+func (s *Sink) Describe() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	facts := map[string]string{
+		"plugin": clean(s.about.GetName()), "version": clean(s.about.GetVersion()),
+		"state": s.state, "restarts": strconv.Itoa(max(s.starts-1, 0)),
+	}
+	if s.live != nil {
+		facts["pid"] = strconv.Itoa(s.live.program.pid())
+	}
+	if s.lastExit != "" {
+		facts["last_exit"] = s.lastExit
+	}
+	return facts
+}
+
+// Close has the plugin finish what it has in hand and ends it. What is under way
+// and does not end within stop_timeout fails, with class Unknown. It returns
+// within stop_timeout and a few seconds.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	s.state = stateClosed
+	s.mu.Unlock()
+	s.stop()
+	<-s.done
+	return nil
+}
+
+// run makes in the instance that is called.
+func (s *Sink) run(in *instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live, s.down, s.about = in, nil, in.about
+	s.starts++
+	if s.state != stateClosed {
+		s.state = stateRunning
+	}
+}
+
+// pause has calls fail with why until the next run.
+func (s *Sink) pause(state string, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live, s.down = nil, why
+	if s.state != stateClosed {
+		s.state = state
+	}
+}
+
+// classified gives the reason why a plugin is down its class: what a restart
+// alone can't mend is for an operator.
+func classified(why error) error {
+	_, setting := errors.AsType[*core.InvalidError](why)
+	_, greeting := errors.AsType[*badGreeting](why)
+	class := core.Retry
+	if setting || greeting {
+		class = core.Blocked
+	}
+	return core.Classify(class, fmt.Errorf("the plugin is down: %w", why))
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
