@@ -77,22 +77,28 @@ func bytesOf(text *string, data []byte) []byte {
 
 func TestConformance(t *testing.T) {
 	out := &screen{changed: make(chan struct{})}
+	open := func(t testing.TB) core.Sink {
+		s, err := New(out, JSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	stall := func(testing.TB) func() {
+		out.stall.Lock()
+		return out.stall.Unlock
+	}
+	sinktest.Run(t, kit(open, out.consume, stall))
+}
+
+func kit(open func(testing.TB) core.Sink, consume func(testing.TB, string) sinktest.Reader, stall func(testing.TB) func()) sinktest.Kit {
 	var topics atomic.Int32
-	sinktest.Run(t, sinktest.Kit{
-		Open: func(t testing.TB) core.Sink {
-			s, err := New(out, JSON)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		},
+	return sinktest.Kit{
+		Open:     open,
 		NewTopic: func(testing.TB) string { return fmt.Sprintf("topic-%d", topics.Add(1)) },
-		Consume:  out.consume,
+		Consume:  consume,
 		Can: []sinktest.Capability{sinktest.Headers, sinktest.HeaderOrder, sinktest.RepeatedHeaders, sinktest.BinaryHeaders,
 			sinktest.NullHeaders, sinktest.EmptyBody, sinktest.NullBody, sinktest.Keys, sinktest.NullKeys, sinktest.Ordered},
-		Faults: sinktest.Faults{Stall: func(testing.TB) func() {
-			out.stall.Lock()
-			return out.stall.Unlock
-		}},
-	})
+		Faults: sinktest.Faults{Stall: stall},
+	}
 }

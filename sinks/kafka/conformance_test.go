@@ -107,9 +107,16 @@ func asReceived(r *protocol.Record, partition int) sinktest.Received {
 
 // kit is what a Kafka of any version can do.
 func (c *testCluster) kit(t testing.TB) sinktest.Kit {
+	return c.kitOf(t, func(t testing.TB, wire *sinktest.Wire, settings map[string]any) core.Sink {
+		return openTest(t, c.Addrs(), settings, wire.Dial)
+	})
+}
+
+// kitOf is kit with a way of its own to open a sink that dials through a wire.
+func (c *testCluster) kitOf(t testing.TB, opener func(testing.TB, *sinktest.Wire, map[string]any) core.Sink) sinktest.Kit {
 	wire := sinktest.NewWire(t)
 	open := func(t testing.TB) core.Sink {
-		return openTest(t, c.Addrs(), map[string]any{"max_message_bytes": kitMaxBatch}, wire.Dial)
+		return opener(t, wire, map[string]any{"max_message_bytes": kitMaxBatch})
 	}
 	faults := wire.Faults()
 	faults.Restart = func(testing.TB) { c.Node(0).Kill(); c.Node(0).Start() }

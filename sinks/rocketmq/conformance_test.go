@@ -76,12 +76,16 @@ func hostile() []*core.Message {
 }
 
 func openAt(t testing.TB, nameServer string, settings ...string) core.Sink {
-	settings = append(settings, fmt.Sprintf(`"name_servers":[%q],"send_timeout":"1s"`, nameServer))
-	sink, err := Open(t.Context(), json.RawMessage("{"+strings.Join(settings, ",")+"}"))
+	sink, err := Open(t.Context(), configAt(nameServer, settings...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return sink
+}
+
+func configAt(nameServer string, settings ...string) json.RawMessage {
+	settings = append(settings, fmt.Sprintf(`"name_servers":[%q],"send_timeout":"1s"`, nameServer))
+	return json.RawMessage("{" + strings.Join(settings, ",") + "}")
 }
 
 // nameServer makes the wire and returns the address of a name server that

@@ -8,9 +8,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/sinks/plugin/plugintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, clientLeaks()...) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(plugintest.Main(m, asPlugin()), clientLeaks()...)
+}
 
 const (
 	client   = "github.com/apache/rocketmq-client-go/v2/internal.(*rmqClient).Start."

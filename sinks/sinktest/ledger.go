@@ -171,6 +171,9 @@ func notNil(b []byte, keep bool) []byte {
 // soon after.
 func (e *env) collect(topic string, want int) []Received {
 	e.Helper()
+	if e.kit.Consume == nil {
+		e.lacks("reader")
+	}
 	next := e.kit.Consume(e.TB, topic)
 	var arrived []Received
 	read := func(limit time.Duration) bool {

@@ -383,7 +383,7 @@ func mutants() map[string]struct {
 // only if goroutines meet in a certain order.
 func fails(t *testing.T, c testCase, kit Kit) bool {
 	for range 5 {
-		if record(t, c, kit).failed {
+		if check(t.Context(), c, kit).Status == Failed {
 			return true
 		}
 	}

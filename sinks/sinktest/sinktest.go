@@ -44,6 +44,12 @@ const (
 	Lanes           Capability = "lanes"     // messages with equal keys arrive in one lane
 )
 
+// Capabilities are all that a Kit can declare.
+func Capabilities() []Capability {
+	return []Capability{Headers, HeaderOrder, RepeatedHeaders, BinaryHeaders, NullHeaders,
+		EmptyBody, NullBody, Keys, NullKeys, Ordered, Lanes}
+}
+
 // Received is a message as a consumer sees it.
 type Received struct {
 	Body    []byte
@@ -167,7 +173,11 @@ type testCase struct {
 }
 
 // Run runs the suite against kit, each case as a subtest, one after the other.
+// Check does the same outside of go test.
 func Run(t *testing.T, kit Kit) {
+	if kit.Consume == nil {
+		t.Fatal("Kit.Consume is nil: nobody would see whether what is confirmed arrives")
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.run(newEnv(t, kit)) })
 	}

@@ -1,0 +1,70 @@
+package sinktest
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Status is how a case ended.
+type Status string
+
+// The ends of a case.
+const (
+	Passed  Status = "passed"
+	Failed  Status = "failed"
+	Skipped Status = "skipped" // the last line of the log says what was lacking
+)
+
+// Result is what came of one case.
+type Result struct {
+	Name     string
+	Status   Status
+	Log      []string // what the case said, in order; an entry may have several lines
+	Duration time.Duration
+}
+
+// Check runs the suite outside of go test, one case after the other, and
+// returns a result for each. watch, if not nil, is called with each as it ends.
+//
+// Kit.Consume may be nil here. What is confirmed can't be compared with what
+// arrives then: cases that find nothing wrong before that point are skipped.
+//
+// When ctx ends, the case under way is ended, and it and all later ones are
+// skipped. The functions of the Kit get a testing.TB that belongs to no test:
+// Setenv and Chdir fail.
+func Check(ctx context.Context, kit Kit, watch func(Result)) []Result {
+	results := make([]Result, len(cases))
+	for n, c := range cases {
+		results[n] = check(ctx, c, kit)
+		if watch != nil {
+			watch(results[n])
+		}
+	}
+	return results
+}
+
+// check runs one case, unless ctx has ended.
+func check(ctx context.Context, c testCase, kit Kit) Result {
+	begin := time.Now()
+	r := &recorder{name: c.name}
+	if ctx.Err() == nil {
+		var cancel context.CancelFunc
+		r.ctx, cancel = context.WithCancel(ctx)
+		r.run(func() { c.run(newEnv(r, kit)) })
+		cancel()
+		r.cleanUp()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result := Result{Name: c.name, Status: Passed, Log: slices.Clone(r.log), Duration: time.Since(begin)}
+	switch {
+	case ctx.Err() != nil:
+		result.Status, result.Log = Skipped, append(result.Log, "ended from outside: "+context.Cause(ctx).Error())
+	case r.failed:
+		result.Status = Failed
+	case r.skipped:
+		result.Status = Skipped
+	}
+	return result
+}
