@@ -14,42 +14,46 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
 	"github.com/delaybridge/delaybridge/sinks/amqp"
 	"github.com/delaybridge/delaybridge/sinks/console"
 	"github.com/delaybridge/delaybridge/sinks/kafka"
+	"github.com/delaybridge/delaybridge/sinks/plugin"
 	"github.com/delaybridge/delaybridge/sinks/rocketmq"
 )
 
-// sinkTypes are the ways out that a configuration can name.
-func sinkTypes() map[string]core.OpenFunc {
+// sinkTypes are the ways out that a configuration can name. A sink that is a
+// process of its own logs to log.
+func sinkTypes(log *slog.Logger) map[string]core.OpenFunc {
 	return map[string]core.OpenFunc{
 		"amqp":     amqp.Open,
 		"console":  console.Open,
 		"kafka":    kafka.Open,
+		"plugin":   plugin.Opener(log),
 		"rocketmq": rocketmq.Open,
 	}
 }
 
 func configOptions() config.Options {
-	return config.Options{SinkTypes: slices.Collect(maps.Keys(sinkTypes()))}
+	return config.Options{SinkTypes: slices.Collect(maps.Keys(sinkTypes(nil))), IntakeTypes: slices.Collect(maps.Keys(intakeTypes()))}
 }
 
 // openSinks opens every sink of c and checks the rest that can be checked
 // without opening anything. On error, which has every fault, nothing is open.
 func openSinks(ctx context.Context, c *config.Config, log *slog.Logger) ([]*core.Dispatcher, error) {
-	types := sinkTypes()
 	var sinks []*core.Dispatcher
-	_, doorErr := httpdoor.New(httpConfig(c, log), core.NewInterceptor(nil, c.Limits.Limits))
-	faults, _ := errors.AsType[config.Faults](c.Fault("http", doorErr))
+	faults := checkDoors(c, log)
 	for _, s := range c.Sinks {
-		sink, err := types[s.Type](ctx, s.Config)
+		sink, err := sinkTypes(log.With("sink", s.Name))[s.Type](ctx, s.Config)
 		if err != nil {
 			more, _ := errors.AsType[config.Faults](c.Fault("sinks."+s.Name+".config", err))
 			faults = append(faults, more...)
 			continue
 		}
-		sinks = append(sinks, &core.Dispatcher{Name: s.Name, Sink: sink, Retry: s.Retry, Timeout: s.Timeout, MaxBatch: s.MaxBatch, Log: log})
+		sinks = append(sinks, &core.Dispatcher{Name: s.Name, Sink: faultySink(sink), Retry: s.Retry, Timeout: s.Timeout, MaxBatch: s.MaxBatch, Log: log})
+	}
+	if len(faults) == 0 { // else the intakes would miss sinks
+		_, err := newIntakes(c, core.NewInterceptor(nil, c.Limits.Limits, sinks...), log)
+		faults, _ = errors.AsType[config.Faults](err)
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults, closeSinks(sinks))
@@ -65,17 +69,6 @@ func closeSinks(sinks []*core.Dispatcher) error {
 		}
 	}
 	return err
-}
-
-// httpConfig is the HTTP door as c wants it.
-func httpConfig(c *config.Config, log *slog.Logger) httpdoor.Config {
-	h := c.HTTP
-	return httpdoor.Config{
-		Listen: h.Listen, Insecure: h.Insecure, Tokens: h.Tokens, TLSCert: h.TLSCert, TLSKey: h.TLSKey,
-		MaxBatch: c.Limits.MaxBatch, MaxBatchBytes: int64(c.Limits.MaxBatchBytes),
-		ReadHeaderTimeout: h.ReadHeaderTimeout, ReadTimeout: h.ReadTimeout, WriteTimeout: h.WriteTimeout,
-		IdleTimeout: h.IdleTimeout, StopTimeout: h.StopTimeout, Log: log,
-	}
 }
 
 // redisConfig is the store as c wants it.
@@ -115,8 +108,8 @@ func (a *app) runBridge(ctx context.Context, b *core.Bridge) error {
 }
 
 // listen opens the door's port. A port that is taken is somebody else's fault.
-func listen(door *httpdoor.Server) (net.Addr, error) {
-	addr, err := door.Listen()
+func listen(d door) (net.Addr, error) {
+	addr, err := d.Listen()
 	if err != nil {
 		return nil, coded(exitUnreachable, err)
 	}

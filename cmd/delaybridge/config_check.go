@@ -41,7 +41,11 @@ anything. Every fault is printed as file:line:column; then the exit code is 3.`,
 		if err := closeSinks(sinks); err != nil {
 			return err
 		}
-		if _, err = fmt.Fprintf(a.stdout, "ok: %s, HTTP on %s\n", counted(len(c.Sinks), "sink"), c.HTTP.Listen); err != nil {
+		doors := "HTTP on " + c.HTTP.Listen
+		if c.GRPC.Listen != "" {
+			doors += ", gRPC on " + c.GRPC.Listen
+		}
+		if _, err = fmt.Fprintf(a.stdout, "ok: %s, %s\n", counted(len(c.Sinks), "sink"), doors); err != nil {
 			return fmt.Errorf("write the output: %w", err)
 		}
 		return nil

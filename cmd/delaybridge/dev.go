@@ -17,15 +17,16 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
 	"github.com/delaybridge/delaybridge/core/redisstore"
+	grpcdoor "github.com/delaybridge/delaybridge/interceptors/grpc"
 	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
 	"github.com/delaybridge/delaybridge/sinks/console"
 )
 
 // devFlags are what dev can be told.
 type devFlags struct {
-	listen, redis string
-	length        time.Duration
-	noSamples     bool
+	listen, grpc, redis, config string
+	length                      time.Duration
+	noSamples                   bool
 }
 
 const devSink = "console"
@@ -36,13 +37,18 @@ func (a *app) devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Try it out: no Redis, no broker, no configuration",
 		Long: `Run a bridge to try things out: messages are parked in memory, or in a Redis if
-one is named, and printed when they are due. Not for production.`,
-		Example: "  delaybridge dev\n  delaybridge dev --for 15s\n  delaybridge dev --redis redis://127.0.0.1:6379 --no-samples",
+one is named, and printed when they are due. Not for production.
+
+With --config, the sinks of that file are used instead. Its store and HTTP door
+are left alone, and need not be there.`,
+		Example: "  delaybridge dev\n  delaybridge dev --for 15s\n  delaybridge dev --redis redis://127.0.0.1:6379 --no-samples\n  delaybridge dev --config sinks.yaml",
 		Args:    cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "", "address of the HTTP door (default 127.0.0.1:7420, or the next free port)")
+	flags.StringVar(&f.grpc, "grpc", "", "address of a gRPC door, such as 127.0.0.1:7421 (default: none)")
 	flags.StringVar(&f.redis, "redis", "", "park in this Redis instead: redis://user:password@host:6379/0")
+	flags.StringVar(&f.config, "config", "", "configuration file whose sinks, limits, retry and log are used")
 	flags.DurationVar(&f.length, "for", 0, "end by itself after this time (default: never)")
 	flags.BoolVar(&f.noSamples, "no-samples", false, "don't send the three sample messages")
 	cmd.RunE = a.runE(func(cmd *cobra.Command, _ []string) error {
@@ -54,14 +60,17 @@ one is named, and printed when they are due. Not for production.`,
 	return cmd
 }
 
-// devBridge is a bridge of one console sink.
+// devBridge is a bridge of one console sink, or of those in a file.
 type devBridge struct {
 	store core.Store
-	sink  *core.Dispatcher
+	sinks []*core.Dispatcher
 	in    *core.Interceptor
 	door  *httpdoor.Server
 	addr  net.Addr
 	moved string // why the door is not where it was expected
+
+	grpc     *grpcdoor.Server // nil: none
+	grpcAddr net.Addr
 }
 
 func (a *app) dev(ctx context.Context, f devFlags) error {
@@ -73,7 +82,7 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 	b.printBanner(a, f)
 	if !f.noSamples {
 		if err := b.sendSamples(ctx); err != nil {
-			return errors.Join(err, b.store.Close())
+			return errors.Join(err, b.store.Close(), closeSinks(b.sinks))
 		}
 	}
 	if f.length > 0 {
@@ -81,26 +90,56 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 		ctx, cancel = context.WithTimeout(ctx, f.length)
 		defer cancel()
 	}
-	err = a.runBridge(ctx, &core.Bridge{Store: b.store, Sinks: []*core.Dispatcher{b.sink}, Doors: []core.Door{b.door.Run}})
+	err = a.runBridge(ctx, &core.Bridge{Store: b.store, Sinks: b.sinks, Doors: b.doors()})
 	b.printTotals(a)
 	return err
 }
 
 func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
-	log := newLogger(a.stderr, config.Log{Level: "warn"})
+	b := &devBridge{}
+	c, log, err := a.devConfig(f.config)
+	if err != nil {
+		return nil, err
+	}
+	if b.sinks, err = a.openDevSinks(ctx, f, c, log); err != nil {
+		return nil, err
+	}
+	if b.store, err = openDevStore(ctx, f.redis, log); err != nil {
+		return nil, errors.Join(err, closeSinks(b.sinks))
+	}
+	b.in = core.NewInterceptor(b.store, c.Limits.Limits, b.sinks...)
+	if err := b.openDoor(f.listen, log); err != nil {
+		return nil, errors.Join(err, b.store.Close(), closeSinks(b.sinks))
+	}
+	if err := b.openGRPC(f.grpc, log); err != nil {
+		return nil, errors.Join(err, closeDoors(b.doors()), b.store.Close(), closeSinks(b.sinks))
+	}
+	return b, nil
+}
+
+// devConfig is the file at path, or what holds without one.
+func (a *app) devConfig(path string) (*config.Config, *slog.Logger, error) {
+	if path == "" {
+		return &config.Config{}, newLogger(a.stderr, config.Log{Level: "warn"}), nil
+	}
+	options := configOptions()
+	options.NoStore = true
+	c, err := config.Load(path, options)
+	if err != nil {
+		return nil, nil, coded(exitConfig, err)
+	}
+	return c, newLogger(a.stderr, c.Log), nil
+}
+
+func (a *app) openDevSinks(ctx context.Context, f devFlags, c *config.Config, log *slog.Logger) ([]*core.Dispatcher, error) {
+	if f.config != "" {
+		return openSinks(ctx, c, log)
+	}
 	printer, err := console.New(a.stdout, console.Human)
 	if err != nil {
 		return nil, err
 	}
-	b := &devBridge{sink: &core.Dispatcher{Name: devSink, Sink: printer, Log: log}}
-	if b.store, err = openDevStore(ctx, f.redis, log); err != nil {
-		return nil, err
-	}
-	b.in = core.NewInterceptor(b.store, core.Limits{}, b.sink)
-	if err := b.openDoor(f.listen, log); err != nil {
-		return nil, errors.Join(err, b.store.Close())
-	}
-	return b, nil
+	return []*core.Dispatcher{{Name: devSink, Sink: printer, Log: log}}, nil
 }
 
 func openDevStore(ctx context.Context, redisURL string, log *slog.Logger) (core.Store, error) {

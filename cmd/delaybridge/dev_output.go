@@ -19,10 +19,19 @@ func (b *devBridge) printBanner(a *app, f devFlags) {
 	url := "http://" + b.addr.String()
 	fmt.Fprintf(a.stdout, "delaybridge %s, to try things out; not for production\n", buildVersion())
 	fmt.Fprintf(a.stdout, "  store  %s\n", store)
-	fmt.Fprintf(a.stdout, "  sink   %s, prints each message below when it is due\n", devSink)
+	for _, sink := range b.sinks {
+		what := ""
+		if f.config == "" {
+			what = ", prints each message below when it is due"
+		}
+		fmt.Fprintf(a.stdout, "  sink   %s%s\n", sink.Name, what)
+	}
 	fmt.Fprintf(a.stdout, "  http   %s\n", url)
 	if b.moved != "" {
 		fmt.Fprintf(a.stdout, "         (%s)\n", b.moved)
+	}
+	if b.grpc != nil {
+		fmt.Fprintf(a.stdout, "  grpc   %s\n", b.grpcAddr)
 	}
 	fmt.Fprintf(a.stdout, "\nSend a message:\n  curl -H 'Content-Type: application/json' -d '{\"topic\":\"hello\",\"delay\":\"10s\",\"body\":\"hi\"}' %s/v1/messages\n\n", url)
 	if !f.noSamples {
@@ -44,7 +53,7 @@ func (b *devBridge) sendSamples(ctx context.Context) error {
 	var samples []*core.Message
 	for n, delay := range sampleDelays() {
 		body := fmt.Sprintf("sample %d, sent %s ago", n+1, delay)
-		samples = append(samples, &core.Message{Sink: devSink, Topic: "samples", Delay: delay, Body: []byte(body)})
+		samples = append(samples, &core.Message{Sink: b.sinks[0].Name, Topic: "samples", Delay: delay, Body: []byte(body)})
 	}
 	for _, receipt := range b.in.Accept(ctx, samples...) {
 		if receipt.Err != nil {
@@ -56,10 +65,16 @@ func (b *devBridge) sendSamples(ctx context.Context) error {
 
 // printTotals tells what has been done, and what is left behind.
 func (b *devBridge) printTotals(a *app) {
-	t := b.sink.Totals()
-	fmt.Fprintf(a.stdout, "\naccepted %d, delivered %d, retried %d, dead %d\n", t.Accepted, t.Delivered, t.Retried, t.Dead+t.Expired)
-	if t.Delivered > 0 {
-		fmt.Fprintf(a.stdout, "lateness p50 %s, p99 %s, max %s\n", millis(t.LatenessP50), millis(t.LatenessP99), millis(t.LatenessMax))
+	fmt.Fprintln(a.stdout)
+	for _, sink := range b.sinks {
+		t, name := sink.Totals(), ""
+		if len(b.sinks) > 1 {
+			name = sink.Name + ": "
+		}
+		fmt.Fprintf(a.stdout, "%saccepted %d, delivered %d, retried %d, dead %d\n", name, t.Accepted, t.Delivered, t.Retried, t.Dead+t.Expired)
+		if t.Delivered > 0 {
+			fmt.Fprintf(a.stdout, "%slateness p50 %s, p99 %s, max %s\n", name, millis(t.LatenessP50), millis(t.LatenessP99), millis(t.LatenessMax))
+		}
 	}
 	if left := b.left(); left > 0 {
 		fmt.Fprintf(a.stdout, "%d still parked, and lost now\n", left)
@@ -72,11 +87,19 @@ func (b *devBridge) left() int {
 	if !ok {
 		return 0
 	}
-	stats, err := store.Stats(context.Background(), devSink)
-	if err != nil || len(stats) == 0 {
+	names := make([]string, len(b.sinks))
+	for n, sink := range b.sinks {
+		names[n] = sink.Name
+	}
+	stats, err := store.Stats(context.Background(), names...)
+	if err != nil {
 		return 0
 	}
-	return stats[0].Scheduled
+	left := 0
+	for _, s := range stats {
+		left += s.Scheduled
+	}
+	return left
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }

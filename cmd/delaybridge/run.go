@@ -93,7 +93,7 @@ failed, 8 denied, 130 interrupted.`,
 	for _, c := range client {
 		c.GroupID = "client"
 	}
-	root.AddCommand(append(append(serve, client...), a.versionCommand())...)
+	root.AddCommand(append(append(serve, client...), a.pluginCommand(), a.versionCommand())...)
 	return root
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
 )
 
 const envConfig = "DELAYBRIDGE_CONFIG"
@@ -81,27 +80,29 @@ func (a *app) serve(ctx context.Context, c *config.Config) error {
 	return err
 }
 
-// assemble opens the store and the door, and tells what there is to know about
-// them. On error both are closed.
+// assemble opens the store and the doors, and tells what there is to know about
+// them. On error all are closed.
 func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, log *slog.Logger) (bridge *core.Bridge, ready []any, err error) {
 	redis, err := redisConfig(c, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := redisstore.Open(ctx, redis)
+	opened, err := redisstore.Open(ctx, redis)
 	if err != nil {
 		return nil, nil, err
 	}
+	store := faultyStore(opened)
 	in := core.NewInterceptor(store, c.Limits.Limits, sinks...)
-	door, err := httpdoor.New(httpConfig(c, log), in)
+	intakes, err := newIntakes(c, in, log)
 	if err != nil {
 		return nil, nil, errors.Join(coded(exitConfig, err), store.Close())
 	}
-	addr, err := listen(door)
+	doors, told, err := openDoors(c, in, intakes, log)
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
-	ready = []any{"version", buildVersion(), "http", addr.String(), "sinks", strings.Join(in.Sinks(), ","), "durability", in.Durability()}
-	bridge = &core.Bridge{Store: store, Sinks: sinks, Doors: []core.Door{door.Run}, StopTimeout: c.ShutdownTimeout, Log: log}
+	ready = append([]any{"version", buildVersion()}, told...)
+	ready = append(ready, "sinks", strings.Join(in.Sinks(), ","), "durability", in.Durability())
+	bridge = &core.Bridge{Store: store, Sinks: sinks, Doors: doors, StopTimeout: c.ShutdownTimeout, Log: log}
 	return bridge, ready, nil
 }

@@ -15,8 +15,9 @@ import (
 
 // stats is what GET /v1/stats answers.
 type stats struct {
-	Durability string      `json:"durability"`
-	Sinks      []sinkStats `json:"sinks"`
+	Durability string        `json:"durability"`
+	Sinks      []sinkStats   `json:"sinks"`
+	Intakes    []intakeStats `json:"intakes"`
 }
 
 type sinkStats struct {
@@ -45,8 +46,9 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats",
 		Short: "Count what is parked, and what the bridge has done",
 		Long: `Count what is parked for each sink, by all instances; and what the instance that
-was asked has done since it started: ACCEPTED to P99. Below it are the FACTS that
-sinks tell about themselves, if any does: a plugin says how it is.`,
+was asked has done since it started: ACCEPTED to P99. Below it are the intakes of
+that instance, and the FACTS that sinks tell about themselves, if there are any: a
+plugin says how it is.`,
 		Example: "  delaybridge stats\n  delaybridge stats -o json",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, s *session, _ []string) error {
@@ -64,8 +66,39 @@ sinks tell about themselves, if any does: a plugin says how it is.`,
 		if err := s.table(all.rows()); err != nil {
 			return err
 		}
+		if err := s.intakes(all.Intakes); err != nil {
+			return err
+		}
 		return s.facts(all.Sinks)
 	})
+}
+
+type intakeStats struct {
+	Intake     string `json:"intake"`
+	Parked     int    `json:"parked"`
+	Duplicates int    `json:"duplicates"`
+	Rejected   int    `json:"rejected"`
+	Retried    int    `json:"retried"`
+	Lag        *int   `json:"lag"`
+}
+
+// intakes prints what the intakes of the instance have done, if it has any.
+func (s *session) intakes(all []intakeStats) error {
+	if len(all) == 0 {
+		return nil
+	}
+	rows := [][]string{{"INTAKE", "PARKED", "DUPLICATES", "REJECTED", "RETRIED", "LAG"}}
+	for _, i := range all {
+		lag := "unknown"
+		if i.Lag != nil {
+			lag = strconv.Itoa(*i.Lag)
+		}
+		rows = append(rows, []string{i.Intake, strconv.Itoa(i.Parked), strconv.Itoa(i.Duplicates), strconv.Itoa(i.Rejected), strconv.Itoa(i.Retried), lag})
+	}
+	if err := s.print("\n"); err != nil {
+		return err
+	}
+	return s.table(rows)
 }
 
 // facts prints what sinks tell about themselves, if any does.

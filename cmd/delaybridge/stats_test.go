@@ -21,3 +21,13 @@ func TestStatsFacts(t *testing.T) {
 		t.Errorf("code %d: got\n%swant\n%s", code, stdout, want)
 	}
 }
+
+func TestStatsIntakes(t *testing.T) {
+	answer := &fake{status: 200, contentType: "application/json", body: `{"durability":"memory","sinks":[],"intakes":[` +
+		`{"intake":"orders","parked":12,"duplicates":1,"rejected":2,"retried":3,"lag":0},{"intake":"new","parked":0,"duplicates":0,"rejected":0,"retried":0}]}`}
+	want := "\nINTAKE  PARKED  DUPLICATES  REJECTED  RETRIED  LAG\norders  12      1           2         3        0\nnew     0       0           0         0        unknown\n"
+	code, stdout, _ := ask(t, answer, "stats")
+	if _, table, _ := strings.Cut(stdout, "PAUSED\n"); code != exitOK || table != want {
+		t.Errorf("code %d: got\n%swant\n%s", code, table, want)
+	}
+}

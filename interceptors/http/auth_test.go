@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
+
+	"github.com/delaybridge/delaybridge/interceptors/access"
 )
 
 const (
@@ -104,51 +104,12 @@ func TestFloodOfWrongTokens(t *testing.T) {
 			t.Fatalf("got %v %s", a.header, a.text)
 		}
 	}
-	if seen[401] < floodBurst || seen[429] < 100 || seen[401]+seen[429] != 300 {
+	if seen[401] < access.FloodBurst || seen[429] < 100 || seen[401]+seen[429] != 300 {
 		t.Errorf("got %v", seen)
 	}
 	if a := f.do("GET", "/v1/messages", "", bearer(goodToken)); a.status != 200 {
 		t.Errorf("the good token is locked out: %d", a.status)
 	}
-}
-
-func TestFloodForgives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var f flood
-		spend := func(remote string) bool { return f.spend(remote, time.Now()) }
-		for range floodBurst {
-			if !spend("192.0.2.1:1") {
-				t.Fatal("refused within the burst")
-			}
-		}
-		if spend("192.0.2.1:2") || spend("[::ffff:192.0.2.1]:3") {
-			t.Error("another port is another remote")
-		}
-		if !spend("192.0.2.2:1") {
-			t.Error("another remote pays too")
-		}
-		for range floodBurst {
-			spend("[2001:db8::1]:1")
-		}
-		if spend("[2001:db8::2]:1") {
-			t.Error("one network has many allowances")
-		}
-		time.Sleep(time.Second) // virtual
-		for range floodPerSecond {
-			if !spend("192.0.2.1:1") {
-				t.Error("refused after a second")
-			}
-		}
-		if spend("192.0.2.1:1") {
-			t.Error("more than what a second allows")
-		}
-		for n := range 3 * floodRemotes {
-			spend(fmt.Sprintf("10.%d.%d.%d:1", n>>16, n>>8&255, n&255))
-		}
-		if len(f.remotes) > floodRemotes {
-			t.Errorf("%d remotes are remembered", len(f.remotes))
-		}
-	})
 }
 
 func TestHostMustBeLocalWithoutTokens(t *testing.T) {

@@ -2,15 +2,14 @@ package httpdoor
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/access"
 )
 
 // Config configures a Server. The zero value works; a zero field means its
@@ -21,7 +20,7 @@ type Config struct {
 	Insecure bool
 	// Tokens are the bearer tokens, of which requests must show one; none means
 	// that no token is needed, which is for loopback only. An entry is the
-	// token itself, of at least MinTokenLen printable ASCII characters, or
+	// token itself, of at least access.MinTokenLen printable ASCII characters, or
 	// "sha256:" and the hash of one in hex. Only hashes are kept.
 	Tokens []string
 	// TLSCert and TLSKey are the paths of PEM files; both or neither.
@@ -39,6 +38,10 @@ type Config struct {
 	IdleTimeout       time.Duration // between two requests; 60 s
 	// StopTimeout is how long requests may go on after Run's context has ended; 10 s.
 	StopTimeout time.Duration
+
+	// Intakes reports on the ways in that read from a broker, for stats; nil: there
+	// are none.
+	Intakes func() []IntakeReport
 
 	Log *slog.Logger // nil discards
 }
@@ -96,23 +99,4 @@ func (c Config) checkExposure(tokens int) error {
 		c.Listen, defaultListen)
 }
 
-func (c Config) loopback() bool {
-	host, _, _ := net.SplitHostPort(c.Listen) // checked before
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
-}
-
-// loadTLS reads the certificate; nil without one.
-func (c Config) loadTLS() (*tls.Config, error) {
-	if c.TLSCert == "" {
-		return nil, nil
-	}
-	cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-	if err != nil {
-		return nil, fmt.Errorf("load tls_cert and tls_key: %w", err)
-	}
-	if cert.Leaf != nil && time.Now().After(cert.Leaf.NotAfter) {
-		return nil, fmt.Errorf("tls_cert has expired at %s", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
-}
+func (c Config) loopback() bool { return access.Loopback(c.Listen) }

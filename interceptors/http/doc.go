@@ -16,6 +16,7 @@
 //	GET    /v1/stats                      count
 //	GET    /livez, /readyz                no token needed
 //	GET    /problems/{code}               what an error code means; no token needed
+//	GET    /openapi.yaml                  the API in OpenAPI 3.1; no token needed
 //
 // Only 201, and 200 with "duplicate": true, mean that a message is stored. A
 // 4xx means that it is not. Whatever else happens, also a broken connection,

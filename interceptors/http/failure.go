@@ -3,13 +3,10 @@ package httpdoor
 import (
 	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/failure"
 )
-
-// maxDetail bounds what is told of a store's error.
-const maxDetail = 256
 
 // problemOf says err in HTTP.
 func problemOf(err error) *problem {
@@ -19,38 +16,10 @@ func problemOf(err error) *problem {
 	if e, ok := errors.AsType[*syntaxError](err); ok {
 		return newProblem(codeMalformed, e.Error())
 	}
-	if e, ok := errors.AsType[*core.InvalidError](err); ok {
-		return invalidProblem(e)
-	}
-	return storeProblem(err)
-}
-
-func invalidProblem(e *core.InvalidError) *problem {
-	name := codeInvalid
-	if e.TooLarge && e.Field == "body" {
-		name = codeTooLarge
-	}
-	p := newProblem(name, e.Error())
-	p.Field = e.Field
+	f := failure.Of(err)
+	p := newProblem(f.Code, f.Detail)
+	p.Field = f.Field
 	return p
-}
-
-func storeProblem(err error) *problem {
-	detail := strings.ToValidUTF8(core.Shorten(err.Error(), maxDetail), "?")
-	for _, known := range []struct {
-		err  error
-		code string
-	}{
-		{core.ErrNotFound, codeNotFound}, {core.ErrTooLate, codeTooLate}, {core.ErrConflict, codeConflict},
-		{core.ErrAmbiguous, codeAmbiguous}, {core.ErrBadCursor, codeBadCursor}, {core.ErrNoInspector, codeNotSupported},
-		{core.ErrFull, codeFull}, {core.ErrUnavailable, codeUnavailable},
-	} {
-		if errors.Is(err, known.err) {
-			return newProblem(known.code, detail)
-		}
-	}
-	// Also what has no class, as then nothing can be promised.
-	return newProblem(codeUnknown, detail)
 }
 
 // acceptProblem says why a message was not accepted.

@@ -8,6 +8,9 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
+// maxReason bounds what is told of why the bridge is not ready.
+const maxReason = 256
+
 // readyTimeout bounds how long /readyz asks the store.
 const readyTimeout = 3 * time.Second
 
@@ -32,7 +35,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	answer, status := healthJSON{Ready: true, Durability: s.in.Durability(), Insecure: s.config.Insecure}, http.StatusOK
 	if err := s.in.Ready(ctx); err != nil {
-		answer.Ready, answer.Reason, status = false, core.Shorten(err.Error(), maxDetail), http.StatusServiceUnavailable
+		answer.Ready, answer.Reason, status = false, core.Shorten(err.Error(), maxReason), http.StatusServiceUnavailable
 	}
 	return s.writeJSON(w, status, answer)
 }

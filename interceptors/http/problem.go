@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/failure"
 )
 
 // problem is an RFC 9457 answer. As an error it is what a handler returns.
@@ -33,62 +34,62 @@ const outcomeUnknown = "unknown"
 
 func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
+// The codes of package failure, and those that only HTTP has.
 const (
-	codeMalformed    = "malformed"
-	codeInvalid      = "invalid"
-	codeBadCursor    = "bad_cursor"
-	codeUnauthorized = "unauthorized"
+	codeMalformed    = failure.Malformed
+	codeInvalid      = failure.Invalid
+	codeBadCursor    = failure.BadCursor
+	codeUnauthorized = failure.Unauthorized
 	codeCrossOrigin  = "cross_origin"
 	codeNoRoute      = "no_such_route"
-	codeNotFound     = "not_found"
+	codeNotFound     = failure.NotFound
 	codeMethod       = "method_not_allowed"
-	codeTimeout      = "request_timeout"
-	codeConflict     = "conflict"
-	codeTooLate      = "too_late"
-	codeAmbiguous    = "ambiguous"
-	codeTooLarge     = "too_large"
+	codeTimeout      = failure.Timeout
+	codeConflict     = failure.Conflict
+	codeTooLate      = failure.TooLate
+	codeAmbiguous    = failure.Ambiguous
+	codeTooLarge     = failure.TooLarge
 	codeMediaType    = "unsupported_media_type"
 	codeMisdirected  = "misdirected"
-	codeTooMany      = "too_many_requests"
-	codeHeaders      = "headers_too_large"
-	codeInternal     = "internal"
-	codeNotSupported = "not_supported"
-	codeUnavailable  = "unavailable"
-	codeFull         = "store_full"
-	codeUnknown      = "outcome_unknown"
+	codeTooMany      = failure.TooMany
+	codeHeaders      = failure.Headers
+	codeInternal     = failure.Internal
+	codeNotSupported = failure.NotSupported
+	codeUnavailable  = failure.Unavailable
+	codeFull         = failure.Full
+	codeUnknown      = failure.Unknown
 )
 
 // code is what is the same for all problems of one kind.
 type code struct {
-	status     int
-	title      string
-	page       string
-	retryAfter int // seconds; 0: no such header
+	status int
+	title  string
+	page   string
 }
 
 var codes = map[string]code{
-	codeMalformed:    {400, "The request can't be read", "The body is not the JSON that is asked for. Nothing was stored or changed; mend the request.", 0},
-	codeInvalid:      {400, "The request breaks a rule", "The member \"field\" says where, \"detail\" which rule. Nothing was stored or changed; mend the request.", 0},
-	codeBadCursor:    {400, "The cursor is not valid for this query", "A cursor goes with the very query whose answer held it. Begin again without one.", 0},
-	codeUnauthorized: {401, "A token is needed", "Send exactly one header, Authorization: Bearer <token>, with a token that is in force. Tokens in the query are not looked at.", 0},
-	codeCrossOrigin:  {403, "Refused to a browser on another origin", "A web page of another origin sent the request. The API is not for that.", 0},
-	codeNoRoute:      {404, "There is nothing at this path", "Check the path. A '/' within an id is written %2F.", 0},
-	codeNotFound:     {404, "No such message", "No message of this id is stored, or it was settled longer ago than the sink's dedupe window.", 0},
-	codeMethod:       {405, "The path does not have this method", "The header Allow lists those that it has.", 0},
-	codeTimeout:      {408, "The request took too long to arrive", "Nothing was stored or changed; send it again.", 0},
-	codeConflict:     {409, "The id is taken by other content", "A message of this id is stored with another topic, key, body, headers, options or priority. It is unchanged. Use an id of its own for each message.", 0},
-	codeTooLate:      {409, "Too late", "The message is not in a state in which this can be done: \"state\" says in which it is. Nothing was changed.", 0},
-	codeAmbiguous:    {409, "The id names two messages", "The id is in use in two sinks or with two keys. Nothing was changed; give ?sink=, and ?key= or ?key_base64=.", 0},
-	codeTooLarge:     {413, "Too large", "The body, or the request around it, is larger than the limit. Nothing was stored.", 0},
-	codeMediaType:    {415, "The content can't be read in this form", "Send JSON as application/json, a batch as application/x-ndjson, and nothing compressed.", 0},
-	codeMisdirected:  {421, "The host is not known by this name", "The bridge has no tokens, so it answers only to localhost and addresses. Configure tokens to use other names.", 0},
-	codeTooMany:      {429, "Too many failed log-ins", "This address has sent too many requests without a good token. Wait as long as Retry-After says.", 1},
-	codeHeaders:      {431, "The headers are too large", "The message's headers are more, or larger, than the limit. Nothing was stored.", 0},
-	codeInternal:     {500, "The bridge failed", "This is a fault of the bridge; its log tells more. If \"stored\" is \"unknown\", sending the same again with the same id is safe.", 0},
-	codeNotSupported: {501, "The store can't do this", "The configured store can't list or count what it holds.", 0},
-	codeUnavailable:  {503, "The store is unavailable", "Nothing was stored or changed. Send it again later.", 1},
-	codeFull:         {503, "The store is full", "Nothing was stored. Send it again when messages have left, or give the store more room.", 5},
-	codeUnknown:      {503, "The outcome is unknown", "The store did not answer in time: the message may or may not be stored, or changed. Sending the same again with the same id, which the answer tells, is safe.", 1},
+	codeMalformed:    {400, "The request can't be read", "The body is not the JSON that is asked for. Nothing was stored or changed; mend the request."},
+	codeInvalid:      {400, "The request breaks a rule", "The member \"field\" says where, \"detail\" which rule. Nothing was stored or changed; mend the request."},
+	codeBadCursor:    {400, "The cursor is not valid for this query", "A cursor goes with the very query whose answer held it. Begin again without one."},
+	codeUnauthorized: {401, "A token is needed", "Send exactly one header, Authorization: Bearer <token>, with a token that is in force. Tokens in the query are not looked at."},
+	codeCrossOrigin:  {403, "Refused to a browser on another origin", "A web page of another origin sent the request. The API is not for that."},
+	codeNoRoute:      {404, "There is nothing at this path", "Check the path. A '/' within an id is written %2F."},
+	codeNotFound:     {404, "No such message", "No message of this id is stored, or it was settled longer ago than the sink's dedupe window."},
+	codeMethod:       {405, "The path does not have this method", "The header Allow lists those that it has."},
+	codeTimeout:      {408, "The request took too long to arrive", "Nothing was stored or changed; send it again."},
+	codeConflict:     {409, "The id is taken by other content", "A message of this id is stored with another topic, key, body, headers, options or priority. It is unchanged. Use an id of its own for each message."},
+	codeTooLate:      {409, "Too late", "The message is not in a state in which this can be done: \"state\" says in which it is. Nothing was changed."},
+	codeAmbiguous:    {409, "The id names two messages", "The id is in use in two sinks or with two keys. Nothing was changed; give ?sink=, and ?key= or ?key_base64=."},
+	codeTooLarge:     {413, "Too large", "The body, or the request around it, is larger than the limit. Nothing was stored."},
+	codeMediaType:    {415, "The content can't be read in this form", "Send JSON as application/json, a batch as application/x-ndjson, and nothing compressed."},
+	codeMisdirected:  {421, "The host is not known by this name", "The bridge has no tokens, so it answers only to localhost and addresses. Configure tokens to use other names."},
+	codeTooMany:      {429, "Too many failed log-ins", "This address has sent too many requests without a good token. Wait as long as Retry-After says."},
+	codeHeaders:      {431, "The headers are too large", "The message's headers are more, or larger, than the limit. Nothing was stored."},
+	codeInternal:     {500, "The bridge failed", "This is a fault of the bridge; its log tells more. If \"stored\" is \"unknown\", sending the same again with the same id is safe."},
+	codeNotSupported: {501, "The store can't do this", "The configured store can't list or count what it holds."},
+	codeUnavailable:  {503, "The store is unavailable", "Nothing was stored or changed. Send it again later."},
+	codeFull:         {503, "The store is full", "Nothing was stored. Send it again when messages have left, or give the store more room."},
+	codeUnknown:      {503, "The outcome is unknown", "The store did not answer in time: the message may or may not be stored, or changed. Sending the same again with the same id, which the answer tells, is safe."},
 }
 
 func newProblem(name, detail string) *problem {
@@ -101,8 +102,8 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	p := problemOf(err)
 	header := w.Header()
 	header["Content-Type"] = typeProblem
-	if seconds := codes[p.Code].retryAfter; seconds > 0 {
-		header.Set("Retry-After", strconv.Itoa(seconds))
+	if wait := failure.RetryAfter(p.Code); wait > 0 {
+		header.Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
 	}
 	switch p.Code {
 	case codeUnauthorized:

@@ -16,7 +16,20 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	for pattern, handle := range map[string]handler{
+	for pattern, handle := range s.handlers() {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := handle(w, r); err != nil {
+				s.refuse(w, err)
+			}
+		})
+	}
+	return mux
+}
+
+// handlers are what answers, by http.ServeMux's patterns. openapi.yaml has those
+// with a method.
+func (s *Server) handlers() map[string]handler {
+	return map[string]handler{
 		"POST /v1/messages":                  s.postMessage,
 		"POST /v1/messages/batch":            s.postBatch,
 		"POST /v1/publish/{sink}/{topic}":    s.publish,
@@ -32,6 +45,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /livez":                         s.live,
 		"GET /readyz":                        s.ready,
 		"GET /problems/{code}":               s.showProblem,
+		"GET " + pathOpenAPI:                 s.showOpenAPI,
 		"/":                                  noRoute,
 
 		// The same paths with another method.
@@ -46,14 +60,8 @@ func (s *Server) routes() *http.ServeMux {
 		"/livez":                        allow("GET, HEAD"),
 		"/readyz":                       allow("GET, HEAD"),
 		"/problems/{code}":              allow("GET, HEAD"),
-	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := handle(w, r); err != nil {
-				s.refuse(w, err)
-			}
-		})
+		pathOpenAPI:                     allow("GET, HEAD"),
 	}
-	return mux
 }
 
 // serve is what every request comes through.
@@ -79,6 +87,7 @@ var (
 	typeJSON      = []string{"application/json"}
 	typeNDJSON    = []string{"application/x-ndjson"}
 	typeText      = []string{"text/plain; charset=utf-8"}
+	typeYAML      = []string{"application/yaml"}
 	typeProblem   = []string{"application/problem+json"}
 )
 
@@ -124,13 +133,13 @@ func (s *Server) admit(r *http.Request) error {
 
 // open tells which paths need no token.
 func open(path string) bool {
-	return path == "/livez" || path == "/readyz" || strings.HasPrefix(path, "/problems/")
+	return path == "/livez" || path == "/readyz" || path == pathOpenAPI || strings.HasPrefix(path, "/problems/")
 }
 
 // authenticate needs a good token, or, where there are none, that the request
 // was not led here by a name that someone else controls.
 func (s *Server) authenticate(r *http.Request) error {
-	if s.tokens.none() {
+	if s.tokens.None() {
 		if s.config.Insecure || localHost(r.Host) {
 			return nil
 		}
@@ -138,11 +147,11 @@ func (s *Server) authenticate(r *http.Request) error {
 	}
 	if values := r.Header["Authorization"]; len(values) == 1 {
 		scheme, token, _ := strings.Cut(values[0], " ")
-		if strings.EqualFold(scheme, "Bearer") && s.tokens.admit(token) {
+		if strings.EqualFold(scheme, "Bearer") && s.tokens.Admit(token) {
 			return nil
 		}
 	}
-	if s.flood.spend(r.RemoteAddr, time.Now()) {
+	if s.flood.Spend(r.RemoteAddr, time.Now()) {
 		return newProblem(codeUnauthorized, "send one header Authorization: Bearer <token> with a token that is in force")
 	}
 	return newProblem(codeTooMany, "too many requests without a good token from this address")

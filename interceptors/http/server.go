@@ -9,14 +9,15 @@ import (
 	"net/http"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/access"
 )
 
 // Server serves the HTTP API. Make it with New; Run is its core.Door.
 type Server struct {
 	config      Config
 	in          *core.Interceptor
-	tokens      tokens
-	flood       flood
+	tokens      access.Tokens
+	flood       access.Flood
 	buffers     buffers
 	crossOrigin *http.CrossOriginProtection
 	mux         *http.ServeMux
@@ -31,17 +32,17 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	hashes, err := hashTokens(config.Tokens)
+	hashes, err := access.HashTokens(config.Tokens)
 	if err != nil {
 		return nil, err
 	}
 	config.Tokens = nil // the hashes do
-	tlsConfig, err := config.loadTLS()
+	tlsConfig, err := access.LoadTLS(config.TLSCert, config.TLSKey)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{config: config, in: in, crossOrigin: http.NewCrossOriginProtection()}
-	s.tokens.set(hashes)
+	s.tokens.Set(hashes)
 	s.mux = s.routes()
 	s.server = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
@@ -60,14 +61,14 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 // SetTokens exchanges the tokens, in the form of Config.Tokens. Requests that
 // begin after it returns need one of the new ones. On error the old ones stay.
 func (s *Server) SetTokens(entries []string) error {
-	hashes, err := hashTokens(entries)
+	hashes, err := access.HashTokens(entries)
 	if err != nil {
 		return err
 	}
 	if err := s.config.checkExposure(len(hashes)); err != nil {
 		return err
 	}
-	s.tokens.set(hashes)
+	s.tokens.Set(hashes)
 	return nil
 }
 

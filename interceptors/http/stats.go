@@ -9,8 +9,28 @@ import (
 )
 
 type statsJSON struct {
-	Durability string     `json:"durability"`
-	Sinks      []sinkJSON `json:"sinks"`
+	Durability string       `json:"durability"`
+	Sinks      []sinkJSON   `json:"sinks"`
+	Intakes    []intakeJSON `json:"intakes,omitempty"`
+}
+
+// intakeJSON is what one intake of this instance has done since it started; lag
+// is what waits in its source, and is left out if it is unknown.
+type intakeJSON struct {
+	Intake     string `json:"intake"`
+	Parked     uint64 `json:"parked"`
+	Duplicates uint64 `json:"duplicates"`
+	Rejected   uint64 `json:"rejected"`
+	Retried    uint64 `json:"retried"`
+	Lag        *int64 `json:"lag,omitempty"`
+}
+
+// IntakeReport is what stats tells of a way in that reads from a broker. Lag is
+// negative if it is unknown.
+type IntakeReport struct {
+	Intake                                string
+	Parked, Duplicates, Rejected, Retried uint64
+	Lag                                   int64
 }
 
 // sinkJSON is what is stored for one sink, by all instances; since_start is
@@ -61,7 +81,20 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	for n, report := range reports {
 		answer.Sinks[n] = newSinkJSON(report)
 	}
+	if s.config.Intakes != nil {
+		for _, report := range s.config.Intakes() {
+			answer.Intakes = append(answer.Intakes, newIntakeJSON(report))
+		}
+	}
 	return s.writeJSON(w, http.StatusOK, answer)
+}
+
+func newIntakeJSON(r IntakeReport) intakeJSON {
+	i := intakeJSON{Intake: r.Intake, Parked: r.Parked, Duplicates: r.Duplicates, Rejected: r.Rejected, Retried: r.Retried}
+	if r.Lag >= 0 {
+		i.Lag = &r.Lag
+	}
+	return i
 }
 
 func newSinkJSON(r core.SinkReport) sinkJSON {

@@ -10,13 +10,16 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/core"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	"github.com/delaybridge/delaybridge/interceptors/access"
 )
 
 // check holds the rules between keys and those on the form of a text.
 func (d *decoder) check(c *Config) {
-	d.checkRedis(&c.Store.Redis)
+	if !d.options.NoStore {
+		d.checkRedis(&c.Store.Redis)
+	}
 	d.checkHTTP(&c.HTTP)
+	d.checkGRPC(&c.GRPC)
 	d.checkLimits(c)
 	d.checkRetry("retry", c.Retry)
 	for _, s := range c.Sinks {
@@ -151,17 +154,27 @@ func (d *decoder) checkPair(certPath, cert, keyPath, key string) {
 const hashPrefix = "sha256:"
 
 func (d *decoder) checkHTTP(h *HTTP) {
-	if h.Listen != "" && checkHostPort(h.Listen) != nil {
-		d.fail("http.listen", "bad-address", "%s is not host:port", d.show("http.listen", h.Listen))
-	} else if len(h.Tokens) == 0 && !h.Insecure && !d.isBroken("http") && !isLoopback(h.Listen) {
-		d.fail("http.listen", "open-door", "is reachable from other machines; set http.tokens, or write http.insecure: true")
-	}
-	for n, token := range h.Tokens {
-		d.checkToken(item("http.tokens", n), token)
-	}
+	d.checkListen("http", h.Listen, h.Tokens, h.Insecure)
 	d.checkPair("http.tls_cert", h.TLSCert, "http.tls_key", h.TLSKey)
 	if h.ReadTimeout > 0 && h.ReadTimeout < h.ReadHeaderTimeout {
 		d.fail("http.read_timeout", "conflict", "must not be less than read_header_timeout, %s", h.ReadHeaderTimeout)
+	}
+}
+
+func (d *decoder) checkGRPC(g *GRPC) {
+	d.checkListen("grpc", g.Listen, g.Tokens, g.Insecure)
+	d.checkPair("grpc.tls_cert", g.TLSCert, "grpc.tls_key", g.TLSKey)
+}
+
+// checkListen looks after the address and the tokens of the door at a path.
+func (d *decoder) checkListen(at, listen string, tokens []string, insecure bool) {
+	if listen != "" && checkHostPort(listen) != nil {
+		d.fail(at+".listen", "bad-address", "%s is not host:port", d.show(at+".listen", listen))
+	} else if len(tokens) == 0 && !insecure && !d.isBroken(at) && !isLoopback(listen) {
+		d.fail(at+".listen", "open-door", "is reachable from other machines; set %s.tokens, or write %s.insecure: true", at, at)
+	}
+	for n, token := range tokens {
+		d.checkToken(item(at+".tokens", n), token)
 	}
 }
 
@@ -172,8 +185,8 @@ func (d *decoder) checkToken(path, token string) {
 		}
 		return
 	}
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(token) < httpdoor.MinTokenLen {
-		d.fail(path, "bad-value", "must be %d or more of printable ASCII without spaces; make one with: openssl rand -hex 32", httpdoor.MinTokenLen)
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(token) < access.MinTokenLen {
+		d.fail(path, "bad-value", "must be %d or more of printable ASCII without spaces; make one with: openssl rand -hex 32", access.MinTokenLen)
 	}
 }
 

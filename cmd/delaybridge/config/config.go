@@ -19,13 +19,16 @@ type Config struct {
 	Log             Log
 	Store           Store
 	HTTP            HTTP
+	GRPC            GRPC
 	Limits          Limits
 	Retry           core.RetryPolicy
-	Sinks           []Sink // in the order of the file
+	Sinks           []Sink   // in the order of the file
+	Intakes         []Intake // in the order of the file
 	ShutdownTimeout time.Duration
 
-	sinks  []*Sink // while decoding
-	source *source
+	sinks   []*Sink   // while decoding
+	intakes []*Intake // while decoding
+	source  *source
 }
 
 // Log says what is logged, and how.
@@ -81,8 +84,22 @@ type HTTP struct {
 	StopTimeout       time.Duration
 }
 
+// GRPC is the gRPC door; without Listen there is none.
+type GRPC struct {
+	Listen           string
+	Tokens           []string
+	Insecure         bool
+	TLSCert, TLSKey  string
+	Reflection       bool
+	MaxMetadataBytes int
+	MaxStreams       int
+	KeepaliveMin     time.Duration
+	ConnectionAge    time.Duration
+	StopTimeout      time.Duration
+}
+
 // Limits bound what producers may send: the engine's limits and the batches of
-// the HTTP door.
+// the doors.
 type Limits struct {
 	core.Limits
 	MaxBatch      int
@@ -102,9 +119,19 @@ type Sink struct {
 	hasDedupeWindow bool
 }
 
+// Intake is one configured way in that reads from a broker.
+type Intake struct {
+	Name   string
+	Type   string
+	Config json.RawMessage // a JSON object, for the intake itself
+}
+
 // Options are what Decode can't know by itself.
 type Options struct {
-	SinkTypes []string // that "type" of a sink may be
+	SinkTypes   []string // that "type" of a sink may be
+	IntakeTypes []string // that "type" of an intake may be
+	// NoStore says that the store is not used: it need not be configured.
+	NoStore bool
 	// LookupEnv finds the variables that values refer to; nil is os.LookupEnv.
 	LookupEnv func(name string) (value string, ok bool)
 }
@@ -114,6 +141,7 @@ func (o Options) withDefaults() Options {
 		o.LookupEnv = os.LookupEnv
 	}
 	o.SinkTypes = slices.Sorted(slices.Values(o.SinkTypes))
+	o.IntakeTypes = slices.Sorted(slices.Values(o.IntakeTypes))
 	return o
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,6 +27,12 @@ func Decode(name string, text []byte, options Options) (*Config, error) {
 	d.section("", c.fields(d.options), body)
 	for _, s := range c.sinks {
 		c.Sinks = append(c.Sinks, s.inherit(c))
+	}
+	for _, i := range c.intakes {
+		if i.Config == nil {
+			i.Config = json.RawMessage("{}")
+		}
+		c.Intakes = append(c.Intakes, *i)
 	}
 	d.check(c)
 	if err := c.source.render(d.faults); err != nil {

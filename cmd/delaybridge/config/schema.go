@@ -44,6 +44,7 @@ func (c *Config) fields(o Options) []field {
 		),
 		section("store", "where messages are parked", c.Store.fields()...),
 		section("http", "the HTTP door", c.HTTP.fields()...),
+		section("grpc", "the gRPC door", c.GRPC.fields()...),
 		section("limits", "what producers may send; more is refused", c.Limits.fields()...),
 		section("retry", "of failed deliveries, for sinks that don't say otherwise",
 			retryFields(&c.Retry, retryDefaults)...),
@@ -51,6 +52,11 @@ func (c *Config) fields(o Options) []field {
 			s := &Sink{Name: name}
 			c.sinks = append(c.sinks, s)
 			return s.fields(o)
+		}},
+		{name: "intakes", doc: "the ways in that read from a broker, by name", kind: "section", each: func(name string) []field {
+			i := &Intake{Name: name}
+			c.intakes = append(c.intakes, i)
+			return i.fields(o)
 		}},
 		section("shutdown", "on SIGTERM and Ctrl-C",
 			duration("timeout", &c.ShutdownTimeout, "30s", "1s", "1h", "for each stage: doors, dispatchers"),
@@ -113,6 +119,22 @@ func (h *HTTP) fields() []field {
 	}
 }
 
+func (g *GRPC) fields() []field {
+	return []field{
+		text("listen", &g.Listen, "", "such as 127.0.0.1:7421; off if left out; other than loopback needs tokens or insecure"),
+		texts("tokens", &g.Tokens, "as http.tokens; they are not shared").isSecret(),
+		flag("insecure", &g.Insecure, "serve any address without tokens"),
+		text("tls_cert", &g.TLSCert, "", "PEM file of the certificate; turns TLS on"),
+		text("tls_key", &g.TLSKey, "", "PEM file of its key"),
+		flag("reflection", &g.Reflection, "let tools ask for the API's description"),
+		size("max_metadata", &g.MaxMetadataBytes, "8KiB", "1KiB", "1MiB", "of a call"),
+		number("max_streams", &g.MaxStreams, "100", "1", "100000", "calls under way on one connection"),
+		duration("keepalive_min", &g.KeepaliveMin, "10s", "100ms", "1h", "between two pings of a client; one that sends more is cut off"),
+		duration("connection_age", &g.ConnectionAge, "30m", "1s", "365d", "after which a client is asked to connect anew, and streams end"),
+		duration("stop_timeout", &g.StopTimeout, "10s", "100ms", "1h", "for calls under way at shutdown"),
+	}
+}
+
 func (l *Limits) fields() []field {
 	return []field{
 		size("max_body", &l.MaxBody, "256KiB", "1B", "64MiB", "of a message's body"),
@@ -120,8 +142,8 @@ func (l *Limits) fields() []field {
 		size("max_header_bytes", &l.MaxHeaderBytes, "8KiB", "1B", "1MiB", "of all its headers"),
 		duration("max_delay", &l.MaxDelay, "365d", "1s", "36500d", "from now to deliver_at and expires_at"),
 		duration("max_past", &l.MaxPast, "24h", "1ms", "36500d", "how long ago deliver_at may be"),
-		number("max_batch", &l.MaxBatch, "500", "1", "10000", "messages of one batch request"),
-		size("max_batch_bytes", &l.MaxBatchBytes, "4MiB", "1KiB", "256MiB", "of one batch request"),
+		number("max_batch", &l.MaxBatch, "500", "1", "10000", "messages of one batch, or of one gRPC request"),
+		size("max_batch_bytes", &l.MaxBatchBytes, "4MiB", "1KiB", "256MiB", "of one batch, or of one gRPC request"),
 	}
 }
 
@@ -162,6 +184,13 @@ func (s *Sink) fields(o Options) []field {
 		s.dedupeWindow(),
 		section("retry", "as retry above, for this sink", retryFields(&s.Retry, nil)...),
 		{name: "config", doc: "for the sink itself, by its type", kind: "section", raw: func(config json.RawMessage) { s.Config = config }},
+	}
+}
+
+func (i *Intake) fields(o Options) []field {
+	return []field{
+		oneOf("type", &i.Type, "", "needed; says what config holds", o.IntakeTypes...).isRequired(),
+		{name: "config", doc: "for the intake itself, by its type", kind: "section", raw: func(config json.RawMessage) { i.Config = config }},
 	}
 }
 

@@ -1,4 +1,4 @@
-package httpdoor
+package access
 
 import (
 	"net/netip"
@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// A remote may fail to show a token floodBurst times at once, and then
-// floodPerSecond times a second, before it is only told to wait.
+// A remote may fail to show a token FloodBurst times at once, and then
+// FloodPerSecond times a second, before it is only told to wait.
 const (
-	floodBurst     = 20
-	floodPerSecond = 2
+	FloodBurst     = 20
+	FloodPerSecond = 2
 	floodRemotes   = 4096 // that are remembered
 )
 
-// flood counts failed log-ins by remote. Good tokens are not held up by it: the
+// Flood counts failed log-ins by remote. Good tokens are not held up by it: the
 // remote may be a proxy before many producers. The zero value is ready.
-type flood struct {
+type Flood struct {
 	mu      sync.Mutex
 	remotes map[netip.Prefix]allowance
 }
@@ -28,19 +28,19 @@ type allowance struct {
 }
 
 func (a allowance) now(now time.Time) float64 {
-	return min(floodBurst, a.left+now.Sub(a.at).Seconds()*floodPerSecond)
+	return min(FloodBurst, a.left+now.Sub(a.at).Seconds()*FloodPerSecond)
 }
 
-// spend counts a failure of the remote address and tells whether it was within
-// what is allowed.
-func (f *flood) spend(remote string, now time.Time) bool {
+// Spend counts a failure of the remote address and tells whether it was within
+// what is allowed. Safe for concurrent use.
+func (f *Flood) Spend(remote string, now time.Time) bool {
 	network := networkOf(remote)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a, known := f.remotes[network]
 	if !known {
 		f.makeRoom(now)
-		a = allowance{floodBurst, now}
+		a = allowance{FloodBurst, now}
 	}
 	left := a.now(now)
 	if left < 1 {
@@ -52,7 +52,7 @@ func (f *flood) spend(remote string, now time.Time) bool {
 
 // makeRoom keeps the memory bounded: first those go that have nothing against
 // them any more, then any, and so many that this is rare.
-func (f *flood) makeRoom(now time.Time) {
+func (f *Flood) makeRoom(now time.Time) {
 	if f.remotes == nil {
 		f.remotes = make(map[netip.Prefix]allowance)
 	}
@@ -60,7 +60,7 @@ func (f *flood) makeRoom(now time.Time) {
 		return
 	}
 	for network, a := range f.remotes {
-		if a.now(now) >= floodBurst {
+		if a.now(now) >= FloodBurst {
 			delete(f.remotes, network)
 		}
 	}

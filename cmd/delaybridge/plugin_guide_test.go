@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
+)
+
+var guideBlock = regexp.MustCompile(`<!-- run: (\w+) -->\n\n((?:    .*\n)+)`)
+
+// guide returns the commands of docs/plugins.md, by name.
+func guide(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/plugins.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := map[string]string{}
+	for _, m := range guideBlock.FindAllStringSubmatch(string(text), -1) {
+		blocks[m[1]] = strings.ReplaceAll(m[2], "    ", "")
+	}
+	return blocks
+}
+
+// need ends the test if a program that it runs is missing.
+func need(t *testing.T, ok bool, what string) {
+	t.Helper()
+	switch {
+	case ok:
+	case os.Getenv("CI") == "true" || os.Getenv("DELAYBRIDGE_REQUIRE_SERVERS") == "1":
+		t.Fatal("missing: " + what)
+	default:
+		t.Skip("missing: " + what)
+	}
+}
+
+// python is an interpreter that has gRPC; empty: there is none.
+func python() string {
+	for _, path := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(path, "-c", "import grpc, google.protobuf").Run() == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+func hasProgram(name string) bool { _, err := exec.LookPath(name); return err == nil }
+
+// TestGuide does what the quick start of docs/plugins.md says, byte for byte but
+// for the path of the checkout: it writes a plugin in each language, builds,
+// tests and verifies it, and sees a message arrive.
+func TestGuide(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes, and -short is set")
+	}
+	need(t, hasProgram("make"), "make")
+	blocks := guide(t)
+	checkout, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	interpreter := python()
+	languages := map[string]struct {
+		has  bool
+		what string
+		env  string
+	}{
+		"go":     {true, "", "GOFLAGS="},
+		"python": {interpreter != "", "Python with grpcio and protobuf; run make deps", "PYTHON=" + interpreter},
+		"node":   {hasProgram("npm") && hasProgram("node"), "node and npm; run make deps", "npm_config_loglevel=error"},
+	}
+	for language, l := range languages {
+		t.Run(language, func(t *testing.T) {
+			need(t, l.has, l.what)
+			script := strings.ReplaceAll(blocks[language], "~/delaybridge", checkout)
+			if !strings.Contains(script, "make verify") {
+				t.Fatalf("docs/plugins.md has no commands for %s:\n%s", language, script)
+			}
+			g := guided{t: t, dir: t.TempDir(), env: append(os.Environ(), "GORACE="+raceOptions, l.env)}
+			out := g.sh("set -e\n" + script)
+			if !regexp.MustCompile(`(?m)^\d\d passed, 0 failed, `).MatchString(out) || strings.Contains(out, "nobody has looked") {
+				t.Errorf("the report is not as it should be:\n%s", out)
+			}
+			g.dir = filepath.Join(g.dir, "delaybridge-sink-hello")
+			g.seesDelivery(blocks)
+		})
+	}
+}
+
+// guided is somebody who follows the guide.
+type guided struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+func (g guided) command(script string) *exec.Cmd {
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Dir, cmd.Env = g.dir, slices.Concat(g.env, []string{"PWD=" + g.dir})
+	return cmd
+}
+
+func (g guided) sh(script string) string {
+	g.t.Helper()
+	out, err := g.command(script).CombinedOutput()
+	if err != nil {
+		g.t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
+	return string(out)
+}
+
+func (g guided) seesDelivery(blocks map[string]string) {
+	g.t.Helper()
+	cmd := g.command("exec " + blocks["dev"])
+	cmd.Stderr = g.t.Output()
+	dev := start(g.t, cmd, cmd.StdoutPipe)
+	g.env = append(g.env, envURL+"="+dev.await(`^  http   (http://\S+)$`))
+	g.sh(blocks["send"])
+	var out []byte
+	for deadline := time.Now().Add(15 * time.Second); len(out) == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		out, _ = g.command(blocks["look"]).Output()
+	}
+	var line readerLine
+	if err := json.Unmarshal(out, &line); err != nil || string(line.Body) != "hello, later" || len(line.Headers) != 3 {
+		g.t.Errorf("%v: %s", err, out)
+	}
+	dev.signal(syscall.SIGINT)
+	if code := dev.end(); code != exitOK {
+		g.t.Errorf("dev ended with code %d:\n%s", code, &dev.seen)
+	}
+}
+
+// TestPythonHasTheProtocol: what is committed as sink_pb2.py is the protocol.
+func TestPythonHasTheProtocol(t *testing.T) {
+	interpreter := python()
+	need(t, interpreter != "", "Python with grpcio and protobuf; run make deps")
+	cmd := exec.Command(interpreter, "-B", "-c", "import sink_pb2; print(sink_pb2.DESCRIPTOR.serialized_pb.hex())")
+	cmd.Dir = "plugintemplates/python/plugin"
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := hex.DecodeString(string(bytes.TrimSpace(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got descriptorpb.FileDescriptorProto
+	if err := proto.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := protodesc.ToFileDescriptorProto(sinkv1.File_delaybridge_sink_v1_sink_proto)
+	got.Name = want.Name
+	notEverywhere := protocmp.IgnoreFields(&descriptorpb.FieldDescriptorProto{}, "json_name")
+	if diff := cmp.Diff(want, &got, protocmp.Transform(), notEverywhere); diff != "" {
+		t.Errorf("sink_pb2.py is of another protocol; run make proto in a plugin that plugin new has written (-protocol +python):\n%s", diff)
+	}
+}
+
+// TestDevWithConfig: the sinks of the file are used, its store is not.
+func TestDevWithConfig(t *testing.T) {
+	file := writeFile(t, "dev.yaml", "sinks:\n  first: {type: console, config: {format: json}}\n  second: {type: console}\n")
+	dev := startDevProcess(t, "--config", file, "--listen", "127.0.0.1:0", "--for", "2500ms")
+	dev.await(`^  sink   first$`)
+	dev.await(`^  sink   second$`)
+	dev.await(`^\{.*"topic":"samples".*sample 1`)
+	if code := dev.end(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"first: accepted 3, delivered 1, retried 0, dead 0\n", "second: accepted 0,", "2 still parked, and lost now\n"} {
+		if !strings.Contains(dev.seen.String(), want) {
+			t.Errorf("the output has no %q:\n%s", want, &dev.seen)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write examples/plugins anew")
+
+// TestExamplesAreTemplates: examples/plugins has what `plugin new` writes. With
+// -update it is written.
+func TestExamplesAreTemplates(t *testing.T) {
+	for _, language := range []string{"python", "node"} {
+		dir := filepath.Join("../../examples/plugins", language)
+		files, err := (&newPlugin{name: "jsonlines", language: language}).files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := writeFiles(dir, files); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, want := range files {
+			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+				t.Errorf("%s/%s is not what plugin new writes (%v); run go test ./cmd/delaybridge -run TestExamplesAreTemplates -update", language, name, err)
+			}
+		}
+		err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() && (d.Name() == "node_modules" || d.Name() == "__pycache__" || d.Name() == "bin") {
+				return filepath.SkipDir // .gitignore leaves them out
+			}
+			name, _ := filepath.Rel(dir, path)
+			if _, known := files[filepath.ToSlash(name)]; err == nil && !d.IsDir() && !known {
+				t.Errorf("%s/%s is not of plugin new", language, name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTemplatesHaveTheProtocol: the .proto files of the templates are copies.
+func TestTemplatesHaveTheProtocol(t *testing.T) {
+	want, err := os.ReadFile("../../sinks/plugin/proto/delaybridge/sink/v1/sink.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"python/plugin/sink.proto", "node/sink.proto"} {
+		got, err := pluginTemplates.ReadFile(pluginTemplateRoot + "/" + path)
+		if err != nil || string(got) != string(want) {
+			t.Errorf("%s is not the protocol (%v); copy it, and for Python run make proto as well", path, err)
+		}
+	}
+}
+
+// TestTemplatesAreFilledIn: no placeholder is left, and scripts can be run.
+func TestTemplatesAreFilledIn(t *testing.T) {
+	for _, language := range pluginLanguages() {
+		files, err := (&newPlugin{name: "mine", language: language, checkout: checkoutOf(language)}).files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"README.md", "Makefile", "verify.yaml", "dev.yaml", ".gitignore", ".github/workflows/ci.yml"} {
+			if files[name] == "" {
+				t.Errorf("%s: no %s", language, name)
+			}
+		}
+		for name, text := range files {
+			if strings.Contains(text, "{{name}}") || strings.Contains(text, "{{require}}") || strings.HasSuffix(name, ".tmpl") || strings.Contains(name, "dot_") {
+				t.Errorf("%s/%s: something is left to be filled in", language, name)
+			}
+			if !strings.HasSuffix(text, "\n") && text != "" {
+				t.Errorf("%s/%s does not end with a line break", language, name)
+			}
+		}
+	}
+}
+
+func checkoutOf(language string) string {
+	if language == "go" {
+		return "../.."
+	}
+	return ""
+}
+
+func TestRequireRelease(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.2.3": "\nrequire github.com/delaybridge/delaybridge v1.2.3\n", "devel": "", "devel-0123": "",
+		"v0.0.0-20261121203346-cf23af7a013c": "", "v1.2.3+dirty": "",
+	} {
+		if got := requireRelease(version); got != want {
+			t.Errorf("%s: %q, want %q", version, got, want)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package access
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Loopback tells whether listen, host:port, can be reached from this machine
+// only.
+func Loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// LoadTLS reads a server's certificate and its key from PEM files; nil for two
+// empty paths. An expired certificate is an error.
+func LoadTLS(certPath, keyPath string) (*tls.Config, error) {
+	if certPath == "" && keyPath == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(certPath, keyPath)
+	if err != nil {
+		return nil, fmt.Errorf("load tls_cert and tls_key: %w", err)
+	}
+	if cert.Leaf != nil && time.Now().After(cert.Leaf.NotAfter) {
+		return nil, fmt.Errorf("tls_cert has expired at %s", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}

@@ -1,0 +1,85 @@
+package grpcdoor
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
+
+	"github.com/delaybridge/delaybridge/interceptors/failure"
+)
+
+// admit decides on a call before anything but its metadata has been read. It
+// holds up the connection, so it asks nobody.
+func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
+	size := 0
+	for name, values := range call.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + 32 // as HTTP/2 counts
+		}
+	}
+	if size > s.config.MaxMetadataBytes {
+		return nil, statusOf(failure.Failure{Code: failure.Headers,
+			Detail: fmt.Sprintf("the metadata is larger than %d bytes", s.config.MaxMetadataBytes)}, nothingDone)
+	}
+	if s.tokens.None() || open(call.FullMethodName) || s.hasToken(call) {
+		return ctx, nil
+	}
+	if s.flood.Spend(remoteOf(ctx), time.Now()) {
+		return nil, statusOf(failure.Failure{Code: failure.Unauthorized,
+			Detail: "send metadata authorization: Bearer <token> with a token that is in force"}, nothingDone)
+	}
+	return nil, statusOf(failure.Failure{Code: failure.TooMany,
+		Detail: "too many calls without a good token from this address"}, nothingDone)
+}
+
+// open tells which methods need no token.
+func open(method string) bool {
+	return strings.HasPrefix(method, "/"+healthv1.Health_ServiceDesc.ServiceName+"/")
+}
+
+func (s *Server) hasToken(call *tap.Info) bool {
+	values := call.Header.Get("authorization")
+	if len(values) != 1 {
+		return false
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	return strings.EqualFold(scheme, "Bearer") && s.tokens.Admit(token)
+}
+
+func remoteOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// surviveUnary answers for a handler that panicked, and does not begin a call
+// whose deadline has passed.
+func (s *Server) surviveUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
+	defer s.survive(info.FullMethod, &err)
+	if ctx.Err() != nil {
+		return nil, statusOf(failure.Failure{Code: failure.Timeout, Detail: "the call was over before it was begun"}, nothingDone)
+	}
+	return handle(ctx, request)
+}
+
+func (s *Server) surviveStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	defer s.survive(info.FullMethod, &err)
+	return handle(server, stream)
+}
+
+func (s *Server) survive(method string, err *error) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	s.config.Log.Error("call failed by a panic", "method", method, "err", cause, "stack", string(debug.Stack()))
+	*err = statusOf(failure.Failure{Code: failure.Internal, Detail: "the bridge failed at this call; its log tells more"}, outcomeUnknown)
+}

@@ -1,0 +1,31 @@
+package grpcdoor
+
+import (
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+)
+
+// callTimeout bounds one call into the store.
+const callTimeout = 15 * time.Second
+
+// bridge is the BridgeService.
+type bridge struct {
+	bridgev1.UnimplementedBridgeServiceServer
+	config   Config
+	in       *core.Interceptor
+	decoder  decoder
+	stopping chan struct{}  // closed when the streams are to end
+	readers  sync.WaitGroup // of streams
+}
+
+func newBridge(config Config, in *core.Interceptor) *bridge {
+	b := &bridge{config: config, in: in, stopping: make(chan struct{})}
+	b.decoder.limits = in.Limits()
+	if sinks := in.Sinks(); len(sinks) == 1 {
+		b.decoder.sink = sinks[0]
+	}
+	return b
+}

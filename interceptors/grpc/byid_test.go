@@ -1,0 +1,264 @@
+package grpcdoor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+)
+
+func ref(id string) *bridgev1.Ref { return &bridgev1.Ref{Id: id} }
+
+func TestCancel(t *testing.T) {
+	f := newFixture(t, Config{})
+	f.mustPublish(hourly("a"))
+	response, err := f.client.Cancel(f.ctx(), &bridgev1.CancelRequest{Ref: ref("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := response.Receipt
+	if r.Id != "a" || r.Sink != "orders" || r.State != bridgev1.State_STATE_CANCELLED || r.MayHaveBeenSent || r.Attempt != 0 {
+		t.Errorf("got %v", r)
+	}
+	_, err = f.client.Cancel(f.ctx(), &bridgev1.CancelRequest{Ref: ref("a")})
+	if r := refusalOf(t, err); r.code != codes.FailedPrecondition || r.reason != "too_late" || r.facts["state"] != "cancelled" || r.facts["changed"] != "false" {
+		t.Errorf("got %v", err)
+	}
+	got, err := f.client.Get(f.ctx(), &bridgev1.GetRequest{Ref: ref("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &bridgev1.Entry{Message: &bridgev1.Message{Id: "a", Sink: "orders"}, State: bridgev1.State_STATE_CANCELLED, Due: got.Entry.Due}
+	if diff := cmp.Diff(want, got.Entry, protocmp.Transform()); diff != "" || got.Entry.Due == nil {
+		t.Error(diff)
+	}
+}
+
+func TestRescheduleAndDeliverNow(t *testing.T) {
+	f := newFixture(t, Config{})
+	f.mustPublish(hourly("a"))
+	at := time.Now().Add(2 * time.Hour).UTC().Truncate(time.Millisecond)
+	moved, err := f.client.Reschedule(f.ctx(), &bridgev1.RescheduleRequest{Ref: ref("a"), DeliverAt: timestamppb.New(at)})
+	if err != nil || !moved.Receipt.DeliverAt.AsTime().Equal(at) || moved.Receipt.Durability != "memory" {
+		t.Errorf("got %v %v", moved, err)
+	}
+	moved, err = f.client.Reschedule(f.ctx(), &bridgev1.RescheduleRequest{Ref: ref("a"), Delay: durationpb.New(3 * time.Hour)})
+	if err != nil || moved.Receipt.DeliverAt.AsTime().Before(at) {
+		t.Errorf("got %v %v", moved, err)
+	}
+	now, err := f.client.DeliverNow(f.ctx(), &bridgev1.DeliverNowRequest{Ref: ref("a")})
+	if err != nil || now.Receipt.DeliverAt.AsTime().After(time.Now().Add(time.Minute)) {
+		t.Errorf("got %v %v", now, err)
+	}
+	for name, request := range map[string]*bridgev1.RescheduleRequest{
+		"neither":  {Ref: ref("a")},
+		"both":     {Ref: ref("a"), Delay: durationpb.New(time.Hour), DeliverAt: timestamppb.New(at)},
+		"past":     {Ref: ref("a"), DeliverAt: timestamppb.New(at.AddDate(-1, 0, 0))},
+		"no time":  {Ref: ref("a"), DeliverAt: &timestamppb.Timestamp{Nanos: 2e9}},
+		"not 1969": {Ref: ref("a"), DeliverAt: &timestamppb.Timestamp{Seconds: -1}},
+	} {
+		_, err := f.client.Reschedule(f.ctx(), request)
+		if r := refusalOf(t, err); r.code != codes.InvalidArgument || r.field != "deliver_at" || r.facts["changed"] != "false" {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	_, err = f.client.Reschedule(f.ctx(), &bridgev1.RescheduleRequest{Ref: ref("a"), Delay: &durationpb.Duration{Seconds: 1, Nanos: -1}})
+	if r := refusalOf(t, err); r.field != "delay" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCallsThatNameNothing(t *testing.T) {
+	f := newFixture(t, Config{}, "orders", "mails")
+	a, b := hourly("twice"), hourly("twice")
+	a.Sink, b.Sink = "orders", "mails"
+	if _, err := f.publish(a, b); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		ref           *bridgev1.Ref
+		code          codes.Code
+		reason, field string
+	}{
+		"absent":       {nil, codes.InvalidArgument, "invalid", "id"},
+		"empty":        {ref(""), codes.InvalidArgument, "invalid", "id"},
+		"bad id":       {ref("*"), codes.InvalidArgument, "invalid", "id"},
+		"unknown":      {ref("unknown"), codes.NotFound, "not_found", ""},
+		"unknown sink": {&bridgev1.Ref{Id: "twice", Sink: "x"}, codes.InvalidArgument, "invalid", "sink"},
+		"two sinks":    {ref("twice"), codes.FailedPrecondition, "ambiguous", ""},
+		"long key":     {&bridgev1.Ref{Id: "twice", Key: make([]byte, 1025)}, codes.InvalidArgument, "invalid", "key"},
+	}
+	for name, test := range tests {
+		calls := map[string]func() error{
+			"Get":    func() error { _, err := f.client.Get(f.ctx(), &bridgev1.GetRequest{Ref: test.ref}); return err },
+			"Cancel": func() error { _, err := f.client.Cancel(f.ctx(), &bridgev1.CancelRequest{Ref: test.ref}); return err },
+			"DeliverNow": func() error {
+				_, err := f.client.DeliverNow(f.ctx(), &bridgev1.DeliverNowRequest{Ref: test.ref})
+				return err
+			},
+			"Redrive": func() error { _, err := f.client.Redrive(f.ctx(), &bridgev1.RedriveRequest{Ref: test.ref}); return err },
+			"Discard": func() error { _, err := f.client.Discard(f.ctx(), &bridgev1.DiscardRequest{Ref: test.ref}); return err },
+			"Reschedule": func() error {
+				_, err := f.client.Reschedule(f.ctx(), &bridgev1.RescheduleRequest{Ref: test.ref, Delay: durationpb.New(1)})
+				return err
+			},
+		}
+		for method, call := range calls {
+			r := refusalOf(t, call())
+			if r.code != test.code || r.reason != test.reason || r.field != test.field || (r.facts["changed"] != "false") != (method == "Get") {
+				t.Errorf("%s, %s: got %+v", method, name, r)
+			}
+		}
+	}
+	one, err := f.client.Get(f.ctx(), &bridgev1.GetRequest{Ref: &bridgev1.Ref{Id: "twice", Sink: "mails"}})
+	if err != nil || one.Entry.Message.Sink != "mails" {
+		t.Errorf("got %v %v", one, err)
+	}
+}
+
+// bury makes dead letters of what is due.
+func (f *fixture) bury(ids ...string) {
+	f.Helper()
+	for _, id := range ids {
+		m := hourly(id)
+		m.Delay = &durationpb.Duration{}
+		m.Options = map[string]string{"a": "b"}
+		f.mustPublish(m)
+	}
+	ctx, cancel := context.WithCancel(f.ctx())
+	defer cancel()
+	left := len(ids)
+	err := f.store.Serve(ctx, "orders", func(ctx context.Context, b core.Bucket) error {
+		for left > 0 {
+			batch, err := b.Take(ctx, 10)
+			if err != nil {
+				return err
+			}
+			var outcomes []core.Outcome
+			for _, m := range batch.Messages {
+				outcomes = append(outcomes, core.Outcome{ID: m.ID, State: core.Dead, Attempts: 3, Reason: "refused", Error: "by \xff broker"})
+			}
+			if err := b.Settle(ctx, outcomes...); err != nil {
+				return err
+			}
+			left -= len(outcomes)
+		}
+		cancel()
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		f.Fatal(err)
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	f := serve(t, Config{}, memstore.New(memstore.Config{Buckets: 1}))
+	f.bury("a", "b")
+	f.mustPublish(hourly("waits"))
+	dead, err := f.client.List(f.ctx(), &bridgev1.ListRequest{States: []bridgev1.State{bridgev1.State_STATE_DEAD, bridgev1.State_STATE_EXPIRED}})
+	if err != nil || len(dead.Entries) != 2 {
+		t.Fatalf("got %v %v", dead, err)
+	}
+	e := dead.Entries[0]
+	if e.State != bridgev1.State_STATE_DEAD || e.Reason != "refused" || e.Error != "by \uFFFD broker" || e.Attempt != 3 || !e.MayHaveBeenSent ||
+		e.BodySize != 1 || e.Message.Body != nil || e.Message.Options["a"] != "b" {
+		t.Errorf("got %v", e)
+	}
+	_, err = f.client.Cancel(f.ctx(), &bridgev1.CancelRequest{Ref: ref("a")})
+	if r := refusalOf(t, err); r.reason != "too_late" || r.facts["state"] != "dead" {
+		t.Errorf("got %v", err)
+	}
+	redriven, err := f.client.Redrive(f.ctx(), &bridgev1.RedriveRequest{Ref: ref("a")})
+	if err != nil || redriven.Receipt.State != bridgev1.State_STATE_SCHEDULED || redriven.Receipt.Attempt != 0 {
+		t.Errorf("got %v %v", redriven, err)
+	}
+	if _, err := f.client.Discard(f.ctx(), &bridgev1.DiscardRequest{Ref: ref("b")}); err != nil {
+		t.Error(err)
+	}
+	_, err = f.client.Redrive(f.ctx(), &bridgev1.RedriveRequest{Ref: ref("waits")})
+	if r := refusalOf(t, err); r.reason != "too_late" {
+		t.Errorf("got %v", err)
+	}
+	dead, err = f.client.List(f.ctx(), &bridgev1.ListRequest{States: []bridgev1.State{bridgev1.State_STATE_DEAD}})
+	if err != nil || len(dead.Entries) != 0 {
+		t.Errorf("got %v %v", dead, err)
+	}
+}
+
+func TestListPages(t *testing.T) {
+	f := newFixture(t, Config{})
+	for n := range 7 {
+		m := hourly(fmt.Sprint(n))
+		m.Delay = durationpb.New(time.Duration(n+1) * time.Hour)
+		f.mustPublish(m)
+	}
+	request := &bridgev1.ListRequest{Sinks: []string{"orders"}, Topic: "t", Limit: 3, DueAfter: timestamppb.New(time.Now().Add(90 * time.Minute)),
+		DueBefore: timestamppb.New(time.Now().Add(390 * time.Minute))}
+	var got []string
+	for {
+		page, err := f.client.List(f.ctx(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Entries {
+			got = append(got, e.Message.Id)
+			if e.Message.Body != nil || e.BodySize != 1 || e.Message.DeliverAt == nil {
+				t.Errorf("got %v", e)
+			}
+		}
+		if request.Cursor = page.NextCursor; request.Cursor == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{"1", "2", "3", "4", "5"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestListRefuses(t *testing.T) {
+	f := newFixture(t, Config{})
+	tests := map[string]struct {
+		request       *bridgev1.ListRequest
+		reason, field string
+	}{
+		"limit -1":      {&bridgev1.ListRequest{Limit: -1}, "invalid", "limit"},
+		"limit 501":     {&bridgev1.ListRequest{Limit: 501}, "invalid", "limit"},
+		"sink":          {&bridgev1.ListRequest{Sinks: []string{"x"}}, "invalid", "sink"},
+		"cursor":        {&bridgev1.ListRequest{Cursor: "x"}, "bad_cursor", ""},
+		"state":         {&bridgev1.ListRequest{States: []bridgev1.State{99}}, "invalid", "state"},
+		"no state":      {&bridgev1.ListRequest{States: []bridgev1.State{0}}, "invalid", "state"},
+		"mixed states":  {&bridgev1.ListRequest{States: []bridgev1.State{1, 5}}, "invalid", "state"},
+		"due_after":     {&bridgev1.ListRequest{DueAfter: &timestamppb.Timestamp{Nanos: -1}}, "invalid", "due_after"},
+		"due_before":    {&bridgev1.ListRequest{DueBefore: &timestamppb.Timestamp{Seconds: -1}}, "invalid", "due_before"},
+		"settled state": {&bridgev1.ListRequest{States: []bridgev1.State{4}}, "invalid", "state"},
+	}
+	for name, test := range tests {
+		_, err := f.client.List(f.ctx(), test.request)
+		if r := refusalOf(t, err); r.code != codes.InvalidArgument || r.reason != test.reason || r.field != test.field {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestEveryStateHasItsName(t *testing.T) {
+	seen := make(map[core.State]bool)
+	for number, name := range bridgev1.State_name {
+		state := coreState(bridgev1.State(number))
+		if stateOf(state) != bridgev1.State(number) || seen[state] || number != 0 && "STATE_"+strings.ToUpper(string(state)) != name {
+			t.Errorf("%s is %q", name, state)
+		}
+		seen[state] = true
+	}
+}

@@ -1,0 +1,65 @@
+package grpcdoor
+
+import (
+	"context"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/failure"
+	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+)
+
+// Publish implements bridgev1.BridgeServiceServer.
+func (b *bridge) Publish(ctx context.Context, request *bridgev1.PublishRequest) (*bridgev1.PublishResponse, error) {
+	if len(request.Messages) == 0 {
+		return nil, statusOf(failure.Of(core.Invalidf("messages", "are missing")), nothingDone)
+	}
+	if err := b.checkCount(request.Messages); err != nil {
+		return nil, err
+	}
+	receipts := b.accept(ctx, request.Messages)
+	if len(receipts) == 1 && receipts[0].Err != nil {
+		return nil, publishError(receipts[0])
+	}
+	return &bridgev1.PublishResponse{Results: results(receipts)}, nil
+}
+
+// checkCount bounds the messages of one request.
+func (b *bridge) checkCount(messages []*bridgev1.Message) error {
+	if n := len(messages); n > b.config.MaxBatch {
+		return statusOf(failure.Of(core.Invalidf("messages", "are %d; at most %d are allowed in one request", n, b.config.MaxBatch)), nothingDone)
+	}
+	return nil
+}
+
+// accept has the good messages stored in one go, and returns a receipt for each,
+// in order.
+func (b *bridge) accept(ctx context.Context, given []*bridgev1.Message) []core.Receipt {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	values := make([]core.Message, len(given))
+	messages := make([]*core.Message, 0, len(given))
+	var refused map[int]error // mostly none is
+	for n, p := range given {
+		if err := b.decoder.decode(p, &values[n]); err != nil {
+			if refused == nil {
+				refused = make(map[int]error)
+			}
+			refused[n] = err
+			continue
+		}
+		messages = append(messages, &values[n])
+	}
+	receipts := b.in.Accept(ctx, messages...)
+	if refused == nil {
+		return receipts
+	}
+	all := make([]core.Receipt, len(given))
+	for n := range given {
+		if err := refused[n]; err != nil {
+			all[n] = core.Receipt{ID: values[n].ID, Sink: values[n].Sink, Err: err}
+			continue
+		}
+		all[n], receipts = receipts[0], receipts[1:]
+	}
+	return all
+}

@@ -1,0 +1,168 @@
+package grpcdoor
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/access"
+	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+)
+
+// Server serves the gRPC API. Make it with New; Run is its core.Door.
+type Server struct {
+	config   Config
+	tokens   access.Tokens
+	flood    access.Flood
+	bridge   *bridge
+	tls      bool
+	server   *grpc.Server
+	listener net.Listener
+}
+
+// New checks the configuration, reads the certificate if there is one, and
+// opens nothing. An error says what to change; one that is about a single key
+// of the configuration is a *core.InvalidError.
+func New(config Config, in *core.Interceptor) (*Server, error) {
+	config = config.withDefaults(in.Limits())
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	hashes, err := access.HashTokens(config.Tokens)
+	if err != nil {
+		return nil, core.Invalidf("tokens", "%s", err)
+	}
+	config.Tokens = nil // the hashes do
+	tlsConfig, err := access.LoadTLS(config.TLSCert, config.TLSKey)
+	if err != nil {
+		return nil, core.Invalidf("tls_cert", "%s", err)
+	}
+	s := &Server{config: config, tls: tlsConfig != nil, bridge: newBridge(config, in)}
+	s.tokens.Set(hashes)
+	s.server = grpc.NewServer(s.options(tlsConfig)...)
+	bridgev1.RegisterBridgeServiceServer(s.server, s.bridge)
+	healthv1.RegisterHealthServer(s.server, &health{in: in, stopping: s.bridge.stopping, age: config.ConnectionAge, every: watchEvery})
+	if config.Reflection {
+		reflection.Register(s.server)
+	}
+	return s, nil
+}
+
+const (
+	// streamWindow is how much of one call lies unread in memory; fixed, since
+	// the library would let it grow to 16 MiB.
+	streamWindow = 512 << 10
+	connWindow   = 4 << 20
+
+	// A client that does not answer a ping is gone.
+	pingEvery   = time.Minute
+	pingTimeout = 20 * time.Second
+
+	// metadataRoom is what the transport takes in any case: a call between this
+	// and MaxMetadataBytes gets a status, beyond it the library's reset.
+	metadataRoom = 64 << 10
+)
+
+func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
+	c := s.config
+	options := []grpc.ServerOption{
+		grpc.InTapHandle(s.admit),
+		grpc.ChainUnaryInterceptor(s.surviveUnary),
+		grpc.ChainStreamInterceptor(s.surviveStream),
+		grpc.MaxRecvMsgSize(c.MaxBatchBytes),
+		grpc.MaxHeaderListSize(uint32(max(metadataRoom, c.MaxMetadataBytes))),
+		grpc.MaxConcurrentStreams(uint32(c.MaxStreams)),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
+		grpc.ConnectionTimeout(10 * time.Second), // TLS and preface
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: c.KeepaliveMin, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: pingEvery, Timeout: pingTimeout, MaxConnectionAge: c.ConnectionAge,
+			// A stream that began at the last moment ends by itself before this.
+			MaxConnectionAgeGrace: c.ConnectionAge + c.StopTimeout,
+		}),
+		grpc.WaitForHandlers(true),
+	}
+	if tlsConfig != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	}
+	return options
+}
+
+// SetTokens exchanges the tokens, in the form of Config.Tokens. Calls that
+// begin after it returns need one of the new ones. On error the old ones stay.
+func (s *Server) SetTokens(entries []string) error {
+	hashes, err := access.HashTokens(entries)
+	if err != nil {
+		return core.Invalidf("tokens", "%s", err)
+	}
+	if err := s.config.checkExposure(len(hashes)); err != nil {
+		return err
+	}
+	s.tokens.Set(hashes)
+	return nil
+}
+
+// Listen opens the port and returns its address. Connections wait until Run.
+// Call it at most once, and not together with Run.
+func (s *Server) Listen() (net.Addr, error) {
+	listener, err := net.Listen("tcp", s.config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
+	}
+	s.listener = listener
+	if !access.Loopback(s.config.Listen) && !s.tls {
+		s.config.Log.Warn("gRPC is open to the network without TLS: tokens and messages can be read on the way", "listen", s.config.Listen)
+	}
+	return listener.Addr(), nil
+}
+
+// Run serves, after Listen if that was not called, until ctx ends; then it
+// takes no new calls and returns when those under way are answered and the
+// streams have ended. Those that outlive StopTimeout are cut off, which is an
+// error. Run it once.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		if _, err := s.Listen(); err != nil {
+			return err
+		}
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.server.Serve(s.listener) }()
+	select {
+	case err := <-failed:
+		s.server.Stop()
+		return fmt.Errorf("serve gRPC: %w", err)
+	case <-ctx.Done():
+	}
+	err := s.drain()
+	<-failed // only says that the server was stopped
+	s.bridge.readers.Wait()
+	return err
+}
+
+func (s *Server) drain() error {
+	close(s.bridge.stopping)
+	drained := make(chan struct{})
+	go func() { s.server.GracefulStop(); close(drained) }()
+	timer := time.NewTimer(s.config.StopTimeout)
+	defer timer.Stop()
+	select {
+	case <-drained:
+		return nil
+	case <-timer.C:
+	}
+	s.server.Stop()
+	<-drained
+	return fmt.Errorf("drain gRPC calls: some were not done within %s and were cut off", s.config.StopTimeout)
+}

@@ -1,0 +1,413 @@
+package httpdoor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+)
+
+func loadDocument(t *testing.T) *openapi3.T {
+	t.Helper()
+	document, err := openapi3.NewLoader().LoadFromData(openapi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+// TestDocumentIsValid checks the document itself, with its examples.
+func TestDocumentIsValid(t *testing.T) {
+	document := loadDocument(t)
+	if err := document.Validate(t.Context(), openapi3.EnableSchemaFormatValidation(), openapi3.EnableExamplesValidation()); err != nil {
+		t.Fatal(err)
+	}
+	if document.OpenAPI != "3.1.0" {
+		t.Errorf("version %s", document.OpenAPI)
+	}
+}
+
+func TestDocumentHasEveryRoute(t *testing.T) {
+	f := newFixture(t, Config{})
+	var served, documented []string
+	for pattern := range f.door.handlers() {
+		if strings.Contains(pattern, " ") {
+			served = append(served, pattern)
+		}
+	}
+	for path, item := range loadDocument(t).Paths.Map() {
+		for method := range item.Operations() {
+			documented = append(documented, method+" "+path)
+		}
+	}
+	slices.Sort(served)
+	slices.Sort(documented)
+	if diff := cmp.Diff(served, documented); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDocumentHasEveryCode(t *testing.T) {
+	var documented []string
+	for _, code := range loadDocument(t).Components.Schemas["Code"].Value.Enum {
+		documented = append(documented, code.(string))
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(codes)), slices.Sorted(slices.Values(documented))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDocumentIsServedWithoutToken(t *testing.T) {
+	f := newFixture(t, Config{Tokens: []string{goodToken}})
+	a := f.do("GET", "/openapi.yaml", "")
+	if a.status != 200 || a.header.Get("Content-Type") != "application/yaml" || a.text != string(openapi) {
+		t.Errorf("got %d %s, %d bytes", a.status, a.header.Get("Content-Type"), len(a.text))
+	}
+	if a := f.do("POST", "/openapi.yaml", "x"); a.status != 405 {
+		t.Errorf("POST: %d", a.status)
+	}
+}
+
+// witness passes requests on and holds them and their answers against the
+// document. A request that the document refuses must be refused by the server
+// too, and what the server takes, the document must allow.
+type witness struct {
+	*testing.T
+	document *openapi3.T
+	door     *Server
+	seen     map[string]bool // operation and status
+}
+
+func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.Error(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	recorder := httptest.NewRecorder()
+	w.door.serve(recorder, r)
+	w.check(r, body, recorder)
+	maps.Copy(rw.Header(), recorder.Header())
+	rw.WriteHeader(recorder.Code)
+	rw.Write(recorder.Body.Bytes())
+}
+
+func (w *witness) check(r *http.Request, body []byte, answer *httptest.ResponseRecorder) {
+	_, pattern := w.door.mux.Handler(r)
+	method, path, ok := strings.Cut(pattern, " ")
+	if !ok {
+		return // no operation
+	}
+	w.seen[fmt.Sprint(pattern, " ", answer.Code)] = true
+	item := w.document.Paths.Value(path)
+	input := w.input(r, body, method, path, item)
+	input.Options = &openapi3filter.Options{IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}
+	name := fmt.Sprintf("%s %s: %d %s", r.Method, r.URL, answer.Code, answer.Body)
+	requestErr := openapi3filter.ValidateRequest(r.Context(), input)
+	if requestErr != nil && answer.Code < 300 {
+		w.Errorf("%s: the document refuses the request: %v\n%s", name, requestErr, body)
+	}
+	err := openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: answer.Code, Header: answer.Header(),
+		Body: io.NopCloser(bytes.NewReader(answer.Body.Bytes())), Options: input.Options,
+	})
+	if err != nil {
+		w.Errorf("%s: the document refuses the answer: %v", name, err)
+	}
+	for _, header := range []string{"Location", "Retry-After", "WWW-Authenticate"} {
+		response := item.GetOperation(method).Responses.Status(answer.Code)
+		if answer.Header().Get(header) != "" && (response == nil || response.Value.Headers[header] == nil) {
+			w.Errorf("%s: the document does not have the header %s", name, header)
+		}
+	}
+	if strings.HasSuffix(path, "/batch") && answer.Code == http.StatusOK {
+		w.checkLines(body, answer.Body.Bytes())
+	}
+}
+
+// input is what kin-openapi wants to know of a request; the server's own patterns
+// say which operation it is.
+func (w *witness) input(r *http.Request, body []byte, method, path string, item *openapi3.PathItem) *openapi3filter.RequestValidationInput {
+	again := r.Clone(r.Context())
+	again.Body = io.NopCloser(bytes.NewReader(body))
+	input := &openapi3filter.RequestValidationInput{Request: again, PathParams: make(map[string]string), QueryParams: r.URL.Query()}
+	given := strings.Split(r.URL.EscapedPath(), "/")
+	for n, segment := range strings.Split(path, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			value, err := url.PathUnescape(given[n])
+			if err != nil {
+				w.Error(err)
+			}
+			input.PathParams[strings.TrimSuffix(name, "}")] = value
+		}
+	}
+	input.Route = &routers.Route{Spec: w.document, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method)}
+	return input
+}
+
+// checkLines holds the lines of a batch against their schemas.
+func (w *witness) checkLines(body, answer []byte) {
+	given, results := bytes.Split(bytes.TrimSuffix(body, []byte("\n")), []byte("\n")), bytes.Split(bytes.TrimSuffix(answer, []byte("\n")), []byte("\n"))
+	if len(given) != len(results) {
+		w.Errorf("%d lines for %d", len(results), len(given))
+		return
+	}
+	for n, line := range results {
+		if err := w.fits("BatchLine", line); err != nil {
+			w.Errorf("the document refuses the line %s: %v", line, err)
+		}
+		if err := w.fits("Message", given[n]); err != nil && bytes.Contains(line, []byte(`"status":20`)) {
+			w.Errorf("the document refuses the message %s: %v", given[n], err)
+		}
+	}
+}
+
+func (w *witness) fits(schema string, text []byte) error {
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return err
+	}
+	return w.document.Components.Schemas[schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020())
+}
+
+// TestDocumentFitsTheServer goes through every operation, in success and in
+// failure, and holds what is sent and answered against the document.
+func TestDocumentFitsTheServer(t *testing.T) {
+	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
+	w := &witness{T: t, document: loadDocument(t), seen: make(map[string]bool)}
+	f := newFixture(t, Config{MaxRequestBytes: 2000, MaxBatchBytes: 3000}, "orders", "mails")
+	w.observe(f)
+	w.succeed(f)
+	w.fail(f)
+	w.failWith(t)
+	w.describe()
+	var missing []string
+	for path, item := range w.document.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for status := range operation.Responses.Map() {
+				if name := method + " " + path + " " + status; !w.seen[name] && !slices.Contains(unseen, status) {
+					missing = append(missing, name)
+				}
+			}
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		t.Errorf("not seen:\n%s", strings.Join(missing, "\n"))
+	}
+}
+
+// unseen are the statuses that this test does not bring about at each operation:
+// they come before or after all of them alike, and have tests of their own.
+var unseen = []string{"401", "403", "408", "421", "429", "500"}
+
+// observe puts the witness between the fixture's client and server.
+func (w *witness) observe(f *fixture) {
+	w.door = f.door
+	f.http.Config.Handler = w
+}
+
+func (w *witness) succeed(f *fixture) {
+	at := time.Now().Add(time.Hour).Format(time.RFC3339)
+	const json = "Content-Type: application/json"
+	messages := []string{
+		`{"id":"a/b","sink":"orders","topic":"t","delay":"1h","key":"k","headers":{"x":["1",null],"y":"2"},"body":{"n":[1,true,null]},"priority":3}`,
+		`{"sink":"mails","topic":"t","delay":null,"deliver_at":"` + at + `","ttl":"P1D","body_base64":"AP8=","key_base64":"/w==","headers":[{"name":"h","value_base64":"/w=="},{"name":"h","value":null}]}`,
+		`{"id":"null","sink":"orders","topic":"t","delay":"1h","deliver_at":null,"key":null,"body":null,"options":{"retry.max_attempts":"3"},"expires_at":null,"priority":null}`,
+		`{"id":"two","sink":"orders","topic":"t","delay":"1h"}`, `{"id":"two","sink":"mails","topic":"t","delay":"1h"}`,
+	}
+	for _, m := range messages {
+		w.want(f.do("POST", "/v1/messages", m, json), 201)
+	}
+	w.want(f.do("POST", "/v1/messages", messages[0], json), 200)
+	batch := strings.Join([]string{messages[0], messages[1], `{"topic":"t"}`, `{`, `{"id":"two","sink":"mails","topic":"t","delay":"1h","body":1}`}, "\n")
+	w.want(f.do("POST", "/v1/messages/batch", batch, "Content-Type: application/x-ndjson"), 200)
+	w.want(f.do("POST", "/v1/publish/orders/t", "text", "Delaybridge-Delay: 1h", "Delaybridge-Id: p", "Delaybridge-Priority: 9", "Delaybridge-Header-A: b", "Content-Type: text/plain"), 201)
+	w.want(f.do("POST", "/v1/publish/orders/t", "text", "Delaybridge-Delay: 1h", "Delaybridge-Id: p", "Delaybridge-Priority: 9", "Delaybridge-Header-A: b", "Content-Type: text/plain"), 200)
+	w.want(f.do("GET", "/v1/messages/a%2Fb?sink=orders&key=k", ""), 200)
+	w.want(f.do("GET", "/v1/messages/null", ""), 200)
+	w.want(f.do("GET", "/v1/messages?sink=orders&sink=mails&state=scheduled&state=retrying&topic=t&due_after=2020-01-01T00:00:00Z&due_before="+url.QueryEscape(at)+"&limit=2", ""), 200)
+	page := f.do("GET", "/v1/messages?limit=2", "")
+	w.want(f.do("GET", "/v1/messages?limit=2&cursor="+url.QueryEscape(page.json["next_cursor"].(string)), ""), 200)
+	w.want(f.do("PATCH", "/v1/messages/null?sink=orders", `{"delay":"2h","deliver_at":null}`, json), 200)
+	w.want(f.do("POST", "/v1/messages/null/deliver-now", ""), 200)
+	w.want(f.do("DELETE", "/v1/messages/p", ""), 200)
+	w.want(f.do("GET", "/v1/messages/p", ""), 200)
+	w.bury(f, "d1", "d2")
+	w.want(f.do("GET", "/v1/dead?state=dead&state=expired&sink=orders", ""), 200)
+	w.want(f.do("GET", "/v1/messages/d1", ""), 200)
+	w.want(f.do("POST", "/v1/dead/d1/redrive", ""), 200)
+	w.want(f.do("DELETE", "/v1/dead/d2", ""), 200)
+	w.want(f.do("GET", "/v1/stats", ""), 200)
+	w.want(f.do("GET", "/livez", ""), 200)
+	w.want(f.do("GET", "/readyz", ""), 200)
+	w.want(f.do("GET", "/problems/too_late", ""), 200)
+	w.want(f.do("GET", "/openapi.yaml", ""), 200)
+}
+
+// bury makes dead letters.
+func (w *witness) bury(f *fixture, ids ...string) {
+	w.Helper()
+	for _, id := range ids {
+		w.want(f.do("POST", "/v1/messages", `{"id":"`+id+`","sink":"orders","topic":"t","delay":"0s","body_base64":"/w=="}`, "Content-Type: application/json"), 201)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	defer cancel()
+	var left atomic.Int32
+	left.Store(int32(len(ids)))
+	_ = f.store.Serve(ctx, "orders", func(ctx context.Context, b core.Bucket) error { // ends with ctx
+		for {
+			batch, err := b.Take(ctx, 10)
+			if err != nil {
+				return err
+			}
+			var outcomes []core.Outcome
+			for _, m := range batch.Messages {
+				if slices.Contains(ids, m.ID) {
+					outcomes = append(outcomes, core.Outcome{ID: m.ID, State: core.Dead, Attempts: 1, Reason: "refused", Error: "no"})
+				}
+			}
+			if err := b.Settle(ctx, outcomes...); err != nil {
+				return err
+			}
+			if left.Add(-int32(len(outcomes))) == 0 {
+				cancel()
+			}
+			if err := b.Wait(ctx, batch.Next.Add(time.Hour)); err != nil {
+				return nil
+			}
+		}
+	})
+}
+
+// sick is a store whose every call ends with err.
+type sick struct {
+	failing
+	err error
+}
+
+func (s *sick) Park(_ context.Context, messages ...*core.Message) []core.Receipt {
+	return (&failing{err: s.err}).Park(context.Background(), messages...)
+}
+func (s *sick) Get(context.Context, core.Ref) (core.Entry, error)          { return core.Entry{}, s.err }
+func (s *sick) Cancel(context.Context, core.Ref) (core.Receipt, error)     { return core.Receipt{}, s.err }
+func (s *sick) Redrive(context.Context, core.Ref) (core.Receipt, error)    { return core.Receipt{}, s.err }
+func (s *sick) Discard(context.Context, core.Ref) (core.Receipt, error)    { return core.Receipt{}, s.err }
+func (s *sick) List(context.Context, core.Query) (core.Page, error)        { return core.Page{}, s.err }
+func (s *sick) Stats(context.Context, ...string) ([]core.SinkStats, error) { return nil, s.err }
+func (s *sick) Health(context.Context) error                               { return s.err }
+func (s *sick) Reschedule(context.Context, core.Ref, core.When) (core.Receipt, error) {
+	return core.Receipt{}, s.err
+}
+
+func (w *witness) want(a answer, status int) {
+	w.Helper()
+	if a.status != status {
+		w.Errorf("got %d %s, want %d", a.status, a.text, status)
+	}
+}
+
+func (w *witness) fail(f *fixture) {
+	const json = "Content-Type: application/json"
+	good := `{"id":"two","sink":"orders","topic":"t","delay":"1h"`
+	w.want(f.do("POST", "/v1/messages", good+`,"body":"other"}`, json), 409)
+	w.want(f.do("POST", "/v1/messages", `{"topic":1}`, json), 400)
+	w.want(f.do("POST", "/v1/messages", `{`, json), 400)
+	w.want(f.do("POST", "/v1/messages", good+`,"body":"`+strings.Repeat("b", 3000)+`"}`, json), 413)
+	w.want(f.do("POST", "/v1/messages", good+"}", "Content-Type: text/plain"), 415)
+	w.want(f.do("POST", "/v1/messages/batch", "", "Content-Type: application/x-ndjson"), 400)
+	w.want(f.do("POST", "/v1/messages/batch", strings.Repeat("b", 4000), "Content-Type: application/x-ndjson"), 413)
+	w.want(f.do("POST", "/v1/messages/batch", good, "Content-Encoding: gzip"), 415)
+	w.want(f.do("POST", "/v1/publish/orders/t", "other", "Delaybridge-Delay: 1h", "Delaybridge-Id: two"), 409)
+	w.want(f.do("POST", "/v1/publish/orders/t", "b"), 400)
+	w.want(f.do("POST", "/v1/publish/orders/t", strings.Repeat("b", 256<<10+1), "Delaybridge-Delay: 1h"), 413)
+	w.want(f.do("POST", "/v1/publish/orders/t", "b", "Delaybridge-Delay: 1h", "Content-Encoding: br"), 415)
+	w.want(f.do("POST", "/v1/publish/orders/t", "b", "Delaybridge-Delay: 1h", "Delaybridge-Header-A: "+strings.Repeat("a", 8<<10)), 431)
+	for _, call := range []struct{ method, path, body string }{
+		{"GET", "/v1/messages/%s", ""}, {"DELETE", "/v1/messages/%s", ""}, {"POST", "/v1/messages/%s/deliver-now", ""},
+		{"PATCH", "/v1/messages/%s", `{"delay":"1h"}`}, {"POST", "/v1/dead/%s/redrive", ""}, {"DELETE", "/v1/dead/%s", ""},
+	} {
+		w.want(f.do(call.method, fmt.Sprintf(call.path, "nobody"), call.body), 404)
+		w.want(f.do(call.method, fmt.Sprintf(call.path, "two"), call.body), 409)
+		w.want(f.do(call.method, fmt.Sprintf(call.path, "a")+"?sink=x", call.body), 400)
+	}
+	w.want(f.do("DELETE", "/v1/messages/p", ""), 409)
+	w.want(f.do("PATCH", "/v1/messages/two", `{}`), 400)
+	w.want(f.do("PATCH", "/v1/messages/two", strings.Repeat(" ", 65<<10)+`{}`), 413)
+	w.want(f.do("PATCH", "/v1/messages/two", `{}`, "Content-Type: text/plain"), 415)
+	for _, path := range []string{"/v1/messages", "/v1/dead"} {
+		w.want(f.do("GET", path+"?limit=0", ""), 400)
+		w.want(f.do("GET", path+"?cursor=x", ""), 400)
+	}
+	w.want(f.do("GET", "/v1/stats?x=1", ""), 400)
+	w.want(f.do("GET", "/problems/nothing", ""), 404)
+}
+
+// describe looks at the stats of a sink that tells about itself.
+func (w *witness) describe() {
+	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "plugged", Sink: described{}})
+	door, err := New(Config{}, in)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.door = door
+	answer := httptest.NewRecorder()
+	w.ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/v1/stats", nil))
+	if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "running") {
+		w.Errorf("got %d %s", answer.Code, answer.Body)
+	}
+}
+
+// failWith has the store fail, and the doors before it.
+func (w *witness) failWith(t *testing.T) {
+	for _, err := range []error{core.ErrUnavailable, core.ErrFull, core.ErrUnknown} {
+		f := &fixture{T: t}
+		f.serve(Config{}, &sick{err: err})
+		w.observe(f)
+		w.want(f.do("POST", "/v1/messages", `{"topic":"t","delay":"1h"}`), 503)
+		w.want(f.do("POST", "/v1/messages/batch", `{"topic":"t","delay":"1h"}`, "Content-Type: application/x-ndjson"), 200)
+		w.want(f.do("POST", "/v1/publish/orders/t", "", "Delaybridge-Delay: 1h"), 503)
+		for _, call := range [][2]string{{"GET", "/v1/messages/a"}, {"DELETE", "/v1/messages/a"}, {"POST", "/v1/messages/a/deliver-now"},
+			{"POST", "/v1/dead/a/redrive"}, {"DELETE", "/v1/dead/a"}, {"GET", "/v1/messages"}, {"GET", "/v1/dead"}, {"GET", "/v1/stats"}, {"GET", "/readyz"}} {
+			w.want(f.do(call[0], call[1], ""), 503)
+		}
+		w.want(f.do("PATCH", "/v1/messages/a", `{"delay":"1h"}`), 503)
+	}
+	f := &fixture{T: t}
+	f.serve(Config{}, &failing{})
+	w.observe(f)
+	for _, path := range []string{"/v1/messages", "/v1/dead", "/v1/stats"} {
+		w.want(f.do("GET", path, ""), 501)
+	}
+	f = newFixture(t, Config{Tokens: []string{goodToken}})
+	w.observe(f)
+	for range 30 {
+		f.do("GET", "/v1/stats", "")
+	}
+	if !w.seen["GET /v1/stats 401"] || !w.seen["GET /v1/stats 429"] {
+		t.Error("tokens were not asked for")
+	}
+	f = &fixture{T: t}
+	f.serve(Config{}, &failing{panic: true})
+	w.observe(f)
+	w.want(f.do("POST", "/v1/messages", `{"topic":"t","delay":"1h"}`), 500)
+	w.want(f.do("POST", "/v1/messages", `{"topic":"t","delay":"1h"}`, "Sec-Fetch-Site: cross-site"), 403)
+	w.want(f.raw("GET /v1/stats HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n"), 421)
+}
