@@ -8,3 +8,5 @@ import (
 )
 
 func measureBrokers(context.Context, *bench) error { return errors.ErrUnsupported }
+
+func measureIntake(context.Context, *bench) error { return errors.ErrUnsupported }

@@ -1,0 +1,4 @@
+from delaybridge_plugin import serve
+from sink import definition
+
+serve(definition)
