@@ -1,0 +1,147 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// snippet returns the indented block of the README behind a mark.
+func snippet(t *testing.T, mark string) string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(readme), "<!-- "+mark+" -->\n\n")
+	if !found {
+		t.Fatalf("the README has no %s", mark)
+	}
+	var lines []string
+	for line := range strings.Lines(rest) {
+		code, ok := strings.CutPrefix(line, "    ")
+		if !ok {
+			break
+		}
+		lines = append(lines, code)
+	}
+	return strings.Join(lines, "")
+}
+
+// shell runs what a reader would, with programs in place of those in tools.
+func shell(t *testing.T, script, tools string) string {
+	t.Helper()
+	cmd := exec.Command("bash", "-ceu", script)
+	cmd.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s\n%v: %s", script, err, out)
+	}
+	return string(out)
+}
+
+// TestReadmeWaysIn runs the README's four ways in as they stand there, but for
+// the ports: a message by each arrives where the README says.
+func TestReadmeWaysIn(t *testing.T) {
+	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka3})
+	for _, topic := range []string{"reminders", "orders", "orders.delayed", "orders.rejected"} {
+		cluster.CreateTopic(topic, 1)
+	}
+	broker := cluster.Addrs()[0]
+	bridge := serve(t, readmeConfig(t, cluster, broker), output(t))
+	grpc := regexp.MustCompile(`grpc=([0-9.:]+)`).FindStringSubmatch(bridge.logs.String())
+	if grpc == nil {
+		t.Fatalf("no gRPC door:\n%s", bridge.logs)
+	}
+	places := strings.NewReplacer("http://127.0.0.1:7420", bridge.url, "127.0.0.1:7421", grpc[1], "127.0.0.1:9092", broker)
+	reminders, orders := consumeKafka(t, cluster.Addrs(), "reminders"), consumeKafka(t, cluster.Addrs(), "orders")
+	tools, sent := t.TempDir(), time.Now()
+
+	if answer := shell(t, places.Replace(snippet(t, "way: http")), tools); !strings.Contains(answer, `"id":"order-42"`) {
+		t.Errorf("HTTP answered %s", answer)
+	}
+	buildGRPCurl(t, tools)
+	if answer := shell(t, places.Replace(snippet(t, "way: grpc")), tools); !strings.Contains(answer, `"id": "order-43"`) {
+		t.Errorf("gRPC answered %s", answer)
+	}
+	produceAsWritten(t, places.Replace(snippet(t, "way: kafka")), tools)
+
+	for _, want := range []string{"order-42", "order-43"} {
+		got := next(t, reminders)
+		if id := string(got.header("delaybridge-id")); id != want || string(got.body) != "pay soon" || got.at.Before(sent.Add(2*time.Second)) {
+			t.Errorf("%q with the id %s arrived %s after it was sent, want %s", got.body, id, got.at.Sub(sent), want)
+		}
+	}
+	if got := next(t, orders); string(got.body) != "pay soon" || got.at.Before(sent.Add(2*time.Second)) {
+		t.Errorf("%q arrived %s after it was sent", got.body, got.at.Sub(sent))
+	}
+	bridge.stop()
+}
+
+// readmeConfig is a bridge to the cluster, with the README's intake.
+func readmeConfig(t *testing.T, cluster *servers.KafkaCluster, broker string) string {
+	t.Helper()
+	var shown struct {
+		Intakes map[string]intakeConfig `json:"intakes" yaml:"intakes"`
+	}
+	text := strings.ReplaceAll(snippet(t, "config: kafka"), "127.0.0.1:9092", broker)
+	if err := yaml.Unmarshal([]byte(text), &shown); err != nil || len(shown.Intakes) != 1 {
+		t.Fatalf("%d intakes, %v in\n%s", len(shown.Intakes), err, text)
+	}
+	config := withIntakes(t, bridgeConfig(t, map[string]*target{"kafka": newKafkaTarget(cluster, "orders")}), shown.Intakes)
+	return strings.TrimSuffix(strings.TrimSpace(config), "}") + `,"grpc":{"listen":"127.0.0.1:0","reflection":true}}`
+}
+
+func buildGRPCurl(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.Command("go", "build", "-o", dir, "github.com/fullstorydev/grpcurl/cmd/grpcurl")
+	cmd.Dir = "../.ci/tools/grpcurl"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build grpcurl: %v: %s", err, out)
+	}
+}
+
+// produceAsWritten runs a line with kafka-console-producer.sh: what the shell
+// makes of its input and its arguments goes to the class that the script starts.
+func produceAsWritten(t *testing.T, script, tools string) {
+	t.Helper()
+	said := filepath.Join(tools, "said")
+	stub := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$@\" >%[1]s.args\ncat >%[1]s.input\n", said)
+	if err := os.WriteFile(filepath.Join(tools, "kafka-console-producer.sh"), []byte(stub), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, script, tools)
+	input, err := os.ReadFile(said + ".input")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, err := os.ReadFile(said + ".args")
+	if err != nil {
+		t.Fatal(err)
+	}
+	java := append([]string{"kafka.tools.ConsoleProducer"}, strings.Split(strings.TrimSpace(string(args)), "\n")...)
+	servers.Java(t, "kafka", servers.Kafka3, string(input), java...)
+}
+
+// TestReadmeGoSnippet: the line stands in an example that is compiled.
+func TestReadmeGoSnippet(t *testing.T) {
+	line := strings.TrimSpace(snippet(t, "way: go"))
+	example, err := os.ReadFile("../client/kafkadelay/example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(example), line) {
+		t.Errorf("no example of kafkadelay has: %s", line)
+	}
+}
