@@ -56,7 +56,7 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	_ = level.UnmarshalText([]byte(strings.ToUpper(c.Level))) // checked by config; else info
 	options := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(slog.NewJSONHandler(visible{w}, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
 }

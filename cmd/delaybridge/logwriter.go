@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// visible writes lines of JSON on to another writer, with escapes in place of
+// what JSON lets stand in a string but a terminal acts on, or shows in another
+// order: log lines hold texts of producers and brokers.
+type visible struct{ to io.Writer }
+
+func (v visible) Write(line []byte) (int, error) {
+	if !bytes.ContainsFunc(line, hidden) {
+		return v.to.Write(line)
+	}
+	escaped := make([]byte, 0, len(line)+64)
+	for rest := line; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if hidden(r) {
+			for _, unit := range utf16.AppendRune(nil, r) {
+				escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+			}
+		} else {
+			escaped = append(escaped, rest[:size]...)
+		}
+		rest = rest[size:]
+	}
+	if _, err := v.to.Write(escaped); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// hidden tells control and format characters; JSON escapes those of ASCII but one.
+func hidden(r rune) bool { return r >= 0x7f && unicode.Is(unicode.C, r) }

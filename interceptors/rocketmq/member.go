@@ -1,0 +1,316 @@
+package rocketmqdoor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// member is this instance in the consumer group, while Run lasts. Brokers know
+// the members by their heartbeats, and each member finds out for itself which
+// queues are its own.
+type member struct {
+	*Intake
+	id       string
+	cluster  *cluster
+	progress *progress
+	rejecter *rejecter               // nil: there is no reject topic
+	end      context.CancelCauseFunc // ends the intake
+	moved    chan struct{}           // holds a token when members have come or gone
+	version  int64                   // of the subscription
+
+	reading  map[place]*reading
+	troubles troubles
+
+	mu    sync.Mutex
+	cause error // why the intake can't go on
+}
+
+// reading is a queue that is ours.
+type reading struct {
+	*queue
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+const (
+	// heartbeatEvery is also how often queues are shared out anew. Brokers drop
+	// a member after two minutes of silence, or when its connection ends.
+	heartbeatEvery = 10 * time.Second
+	retryEvery     = time.Second
+	leaveTimeout   = 3 * time.Second
+)
+
+func newMember(i *Intake, end context.CancelCauseFunc) *member {
+	m := &member{Intake: i, end: end, moved: make(chan struct{}, 1), version: time.Now().UnixMilli(),
+		progress: newProgress(), reading: make(map[place]*reading), troubles: troubles{log: i.log.With("intake", i.name)}}
+	host, _ := os.Hostname() // for people only
+	m.id = fmt.Sprintf("%s@%d#%s#%016x", host, os.Getpid(), i.name, rand.Uint64())
+	m.cluster = newCluster(&i.settings, func(code int) {
+		if code == noticeMembersMoved {
+			poke(m.moved)
+		}
+	})
+	if i.settings.rejectTopic != "" {
+		m.rejecter = &rejecter{cluster: m.cluster, topic: i.settings.rejectTopic, group: i.settings.group}
+	}
+	return m
+}
+
+// run reads the queues that are ours until ctx ends, and returns when nothing
+// reads any more.
+func (m *member) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause := heartbeatEvery
+		if err := m.share(ctx); err == nil {
+			m.troubles.over()
+		} else if ctx.Err() == nil {
+			m.troubles.report("can't join the consumer group", err)
+			pause = retryEvery
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-m.moved:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	m.keep(nil)
+}
+
+// share finds out which queues are ours, and reads these. Of a topic that can't
+// be looked up, it reads on what it has.
+func (m *member) share(ctx context.Context) error {
+	var failed error
+	routes := make(map[string]*route)
+	for _, topic := range m.settings.topics {
+		r, err := m.cluster.route(ctx, topic)
+		if err != nil {
+			failed = err
+			continue
+		}
+		routes[topic] = r
+	}
+	if err := m.heartbeat(ctx, routes); err != nil {
+		failed = err
+	}
+	var ours []place
+	for _, topic := range m.settings.topics {
+		queues, err := m.oursOf(ctx, topic, routes[topic])
+		if err != nil {
+			failed = err
+		}
+		ours = append(ours, queues...)
+	}
+	if ctx.Err() == nil {
+		m.keep(ours)
+		m.begin(ctx, ours)
+	}
+	return failed
+}
+
+func (m *member) oursOf(ctx context.Context, topic string, r *route) ([]place, error) {
+	if r == nil {
+		return m.readOf(topic), nil
+	}
+	queues := r.queues(topic, mayRead)
+	members, err := m.members(ctx, queues)
+	if err != nil {
+		return m.readOf(topic), fmt.Errorf("list the members of group %s: %w", m.settings.group, err)
+	}
+	return allot(queues, members, m.id), nil
+}
+
+func (m *member) readOf(topic string) (queues []place) {
+	for p := range m.reading {
+		if p.topic == topic {
+			queues = append(queues, p)
+		}
+	}
+	return queues
+}
+
+// heartbeat tells each broker of our topics that we are there.
+func (m *member) heartbeat(ctx context.Context, routes map[string]*route) error {
+	body, err := json.Marshal(m.introduction())
+	if err != nil {
+		return fmt.Errorf("encode a heartbeat: %w", err)
+	}
+	var failed error
+	for _, broker := range brokersOf(routes) {
+		if _, err := m.cluster.askBroker(ctx, broker, request{code: requestHeartbeat, body: body}); err != nil {
+			failed = fmt.Errorf("send a heartbeat to broker %s: %w", broker, err)
+		}
+	}
+	return failed
+}
+
+func brokersOf(routes map[string]*route) (brokers []string) {
+	for topic, r := range routes {
+		for _, q := range r.queues(topic, mayRead) {
+			if !slices.Contains(brokers, q.broker) {
+				brokers = append(brokers, q.broker)
+			}
+		}
+	}
+	slices.Sort(brokers)
+	return brokers
+}
+
+func (m *member) introduction() map[string]any {
+	var subscriptions []any
+	for _, topic := range m.settings.topics {
+		subscriptions = append(subscriptions, map[string]any{
+			"topic": m.settings.onWire(topic), "subString": m.settings.expression(), "subVersion": m.version,
+			"tagsSet": []string{}, "codeSet": []int{}, "classFilterMode": false, "expressionType": "TAG"})
+	}
+	return map[string]any{"clientID": m.id, "producerDataSet": []any{}, "consumerDataSet": []any{map[string]any{
+		"groupName": m.settings.group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+		"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": subscriptions, "unitMode": false}}}
+}
+
+// expression is how a broker is told which tags are wanted.
+func (s *settings) expression() string {
+	if len(s.tags) == 0 {
+		return "*"
+	}
+	return strings.Join(s.tags, " || ")
+}
+
+// members returns the IDs of all members, sorted, as the first broker knows
+// them that answers.
+func (m *member) members(ctx context.Context, queues []place) ([]string, error) {
+	var failed error
+	asked := ""
+	for _, q := range queues {
+		if q.broker == asked {
+			continue
+		}
+		asked = q.broker
+		r, err := m.cluster.askBroker(ctx, asked, request{code: requestMembers, fields: map[string]string{"consumerGroup": m.settings.group}})
+		if err != nil {
+			failed = err
+			continue
+		}
+		var list struct {
+			IDs []string `json:"consumerIdList"`
+		}
+		if err := json.Unmarshal(r.body, &list); err != nil {
+			return nil, fmt.Errorf("decode: %w", err)
+		}
+		slices.Sort(list.IDs)
+		return list.IDs, nil
+	}
+	return nil, failed
+}
+
+// allot returns the queues of one member: a run of them, as RocketMQ's clients
+// share them out. All members come to a result that fits together if they know
+// of the same queues and members; while they do not, a queue may be read twice.
+func allot(queues []place, members []string, id string) []place {
+	at := slices.Index(members, id)
+	if at < 0 {
+		return nil
+	}
+	each, more := len(queues)/len(members), len(queues)%len(members)
+	first := at*each + min(at, more)
+	last := first + each
+	if at < more {
+		last++
+	}
+	return queues[first:last]
+}
+
+// keep stops to read all but queues, and waits until that has ended.
+func (m *member) keep(queues []place) {
+	var gone []*reading
+	for p, r := range m.reading {
+		if !slices.Contains(queues, p) {
+			r.stop()
+			gone = append(gone, r)
+			delete(m.reading, p)
+		}
+	}
+	for _, r := range gone {
+		<-r.ended
+	}
+	if len(gone) > 0 {
+		m.changed()
+	}
+}
+
+// begin reads those of queues that are not read yet.
+func (m *member) begin(ctx context.Context, queues []place) {
+	before := len(m.reading)
+	for _, p := range queues {
+		if m.reading[p] != nil {
+			continue
+		}
+		ctx, stop := context.WithCancel(ctx)
+		r := &reading{queue: newQueue(m, p), stop: stop, ended: make(chan struct{})}
+		m.reading[p] = r
+		go func() {
+			defer close(r.ended)
+			if err := r.run(ctx); err != nil {
+				m.fail(err)
+			}
+		}()
+	}
+	if len(m.reading) > before {
+		m.changed()
+	}
+}
+
+func (m *member) changed() {
+	var now []*queue
+	for _, r := range m.reading {
+		now = append(now, r.queue)
+	}
+	m.setQueues(now)
+	m.log.LogAttrs(context.Background(), slog.LevelInfo, "intake has its queues", slog.String("intake", m.name),
+		slog.String("group", m.settings.group), slog.Int("queues", len(now)))
+}
+
+// fail ends the intake.
+func (m *member) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cause == nil {
+		m.cause = err
+	}
+	m.end(err)
+}
+
+func (m *member) fatal() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cause
+}
+
+// leave commits what is left and tells the brokers, so that others need not wait
+// for our queues. If that fails, messages are read again and known by their IDs.
+func (m *member) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if open := m.commitOnce(ctx, m.progress.take()); len(open) > 0 {
+		m.log.Warn("last commit failed, messages will be read again", "intake", m.name, "queues", len(open))
+	}
+	fields := map[string]string{"clientID": m.id, "consumerGroup": m.settings.group}
+	var leaving sync.WaitGroup
+	for _, broker := range m.cluster.known() {
+		leaving.Go(func() {
+			if _, err := m.cluster.askBroker(ctx, broker, request{code: requestLeave, fields: fields}); err != nil {
+				m.log.Debug("broker was not told that the intake ends", "intake", m.name, "broker", broker, "err", err)
+			}
+		})
+	}
+	leaving.Wait()
+}

@@ -1,0 +1,112 @@
+package rocketmqdoor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// progress gathers how far queues are parked, so that one commit serves many.
+type progress struct {
+	mu   sync.Mutex
+	open map[place]int64 // not yet committed
+	wake chan struct{}
+}
+
+func newProgress() *progress {
+	return &progress{open: make(map[place]int64), wake: make(chan struct{}, 1)}
+}
+
+// mark says that all before offset is parked or rejected.
+func (p *progress) mark(at place, offset int64) {
+	p.mu.Lock()
+	p.open[at] = offset
+	p.mu.Unlock()
+	poke(p.wake)
+}
+
+func (p *progress) take() map[place]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.open
+	p.open = make(map[place]int64)
+	return taken
+}
+
+// putBack returns what could not be committed, unless there is newer.
+func (p *progress) putBack(open map[place]int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.Copy(open, p.open)
+	p.open = open
+	poke(p.wake)
+}
+
+// commitPause bounds how many commits there are under load.
+const commitPause = 100 * time.Millisecond
+
+// commit commits what is marked until ctx ends.
+func (m *member) commit(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.progress.wake:
+		}
+		pause := commitPause
+		if open := m.commitOnce(ctx, m.progress.take()); len(open) > 0 {
+			m.progress.putBack(open)
+			pause = time.Second
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// commitOnce returns what could not be committed. Each broker is told of its
+// queues, all brokers at once. That a broker can't be reached, its queues tell.
+func (m *member) commitOnce(ctx context.Context, taken map[place]int64) map[place]int64 {
+	byBroker := make(map[string][]place)
+	for p := range taken {
+		byBroker[p.broker] = append(byBroker[p.broker], p)
+	}
+	var mu sync.Mutex
+	open := make(map[place]int64)
+	var work sync.WaitGroup
+	for _, places := range byBroker {
+		work.Go(func() {
+			for n, p := range places {
+				if err := m.commitOffset(ctx, p, taken[p]); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					for _, p := range places[n:] {
+						open[p] = taken[p]
+					}
+					m.log.Debug("commit failed", "intake", m.name, "err", err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	return open
+}
+
+func (m *member) commitOffset(ctx context.Context, p place, offset int64) error {
+	fields := m.queueFields(p)
+	fields["commitOffset"] = strconv.FormatInt(offset, 10)
+	if _, err := m.cluster.askBroker(ctx, p.broker, request{code: requestCommit, fields: fields}); err != nil {
+		return fmt.Errorf("commit for queue %d of %s on %s: %w", p.number, p.topic, p.broker, err)
+	}
+	return nil
+}
+
+func (m *member) queueFields(p place) map[string]string {
+	return map[string]string{"consumerGroup": m.settings.group, "topic": m.settings.onWire(p.topic), "queueId": strconv.Itoa(p.number)}
+}

@@ -1,0 +1,256 @@
+//go:build unix
+
+package rocketmqdoor
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// rig is a RocketMQ with topics of its own, and a store that tells what is
+// parked.
+type rig struct {
+	*servers.RocketMQCluster
+	t     testing.TB
+	wire  *cluster // the test's own connections
+	store *spyStore
+	sinks []*core.Dispatcher
+	name  string
+}
+
+var rigs atomic.Int64
+
+func newRig(t testing.TB) *rig { return rigOf(t, servers.SharedRocketMQ(t)) }
+
+func rigOf(t testing.TB, server *servers.RocketMQCluster) *rig {
+	t.Helper()
+	s := &settings{nameServers: server.NameServers(), requestTimeout: 20 * time.Second, dial: (&net.Dialer{}).DialContext}
+	r := &rig{RocketMQCluster: server, t: t, store: newSpyStore(), wire: newCluster(s, func(int) {}),
+		sinks: []*core.Dispatcher{{Name: "out"}, {Name: "other"}},
+		name:  fmt.Sprintf("t%d-%d", time.Now().UnixMilli(), rigs.Add(1))}
+	t.Cleanup(r.wire.close)
+	return r
+}
+
+// topic makes a topic whose name ends in suffix.
+func (r *rig) topic(suffix string, queues int) string {
+	r.t.Helper()
+	r.CreateTopic(r.name+suffix, queues)
+	return r.name + suffix
+}
+
+// intake makes an intake that reads from topics and parks for "out" and the
+// topic "orders", unless more says otherwise.
+func (r *rig) intake(topics []string, more map[string]any) *Intake {
+	r.t.Helper()
+	made, err := New("door", r.config(topics, more), r.interceptor(), r.logger())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return made
+}
+
+func (r *rig) config(topics []string, more map[string]any) json.RawMessage {
+	r.t.Helper()
+	c := map[string]any{"name_servers": r.NameServers(), "topics": topics, "group": r.name, "sink": "out", "topic": "orders"}
+	for name, value := range more {
+		c[name] = value
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return raw
+}
+
+func (r *rig) interceptor() *core.Interceptor {
+	return core.NewInterceptor(r.store, core.Limits{}, r.sinks...)
+}
+
+func (r *rig) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(testWriter{r.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(line []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// running is an intake at work.
+type running struct {
+	*Intake
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // of Run, when ended is closed
+}
+
+func (r *rig) run(i *Intake) *running {
+	ctx, cancel := context.WithCancel(context.Background())
+	made := &running{Intake: i, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(made.ended)
+		made.err = i.Run(ctx)
+	}()
+	r.t.Cleanup(func() { made.stop() })
+	return made
+}
+
+// stop ends an intake and returns what Run returned.
+func (r *running) stop() error {
+	r.cancel()
+	<-r.ended
+	return r.err
+}
+
+// wait returns what Run returned of its own accord.
+func (r *running) wait(t testing.TB) error {
+	t.Helper()
+	select {
+	case <-r.ended:
+		return r.err
+	case <-time.After(time.Minute):
+		t.Fatal("the intake goes on")
+	}
+	return nil
+}
+
+// props are properties as they are on the wire; name and value in turn.
+func props(texts ...string) string {
+	var b strings.Builder
+	for n := 0; n < len(texts); n += 2 {
+		b.WriteString(texts[n] + "\x01" + texts[n+1] + "\x02")
+	}
+	return b.String()
+}
+
+// send sends one message alone, as clients do, so that the broker acts on what
+// its properties ask for.
+func (r *rig) send(topic string, queue int, body, properties string) {
+	r.t.Helper()
+	r.sendFlagged(topic, queue, 0, body, properties)
+}
+
+func (r *rig) sendFlagged(topic string, queue, flags int, body, properties string) {
+	r.t.Helper()
+	r.produce(310, topic, queue, flags, []byte(body), properties, false)
+}
+
+// one is a message of a batch.
+type one struct{ body, properties string }
+
+// sendBatch sends many at once; on their properties brokers don't act.
+func (r *rig) sendBatch(topic string, queue int, messages ...one) {
+	r.t.Helper()
+	var batch []byte
+	for _, m := range messages {
+		batch = binary.BigEndian.AppendUint32(batch, uint32(22+len(m.body)+len(m.properties)))
+		batch = append(batch, make([]byte, 12)...)
+		batch = binary.BigEndian.AppendUint32(batch, uint32(len(m.body)))
+		batch = append(batch, m.body...)
+		batch = binary.BigEndian.AppendUint16(batch, uint16(len(m.properties)))
+		batch = append(batch, m.properties...)
+	}
+	r.produce(requestSendBatch, topic, queue, 0, batch, "", true)
+}
+
+func (r *rig) produce(code int, topic string, queue, flags int, body []byte, properties string, batch bool) {
+	r.t.Helper()
+	fields := map[string]string{"a": "test", "b": topic, "c": "TBW102", "d": "4", "e": strconv.Itoa(queue), "f": strconv.Itoa(flags),
+		"g": strconv.FormatInt(time.Now().UnixMilli(), 10), "h": "0", "i": properties, "j": "0", "k": "false", "l": "0", "m": strconv.FormatBool(batch)}
+	answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), request{code: code, fields: fields, body: body}, 0)
+	if err == nil && answer.Code != codeOK {
+		err = answer.refused()
+	}
+	if err != nil {
+		r.t.Fatalf("send to %s: %v", topic, err)
+	}
+}
+
+// stored is a message as it lies in a topic.
+type stored struct {
+	record
+	property map[string]string
+}
+
+// read returns the first want messages of queue 0.
+func (r *rig) read(topic string, want int) []stored {
+	r.t.Helper()
+	var all []stored
+	deadline := time.Now().Add(60 * time.Second)
+	for next := int64(0); len(all) < want; {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%d messages in %s, want %d", len(all), topic, want)
+		}
+		fields := map[string]string{"consumerGroup": r.name + "-reader", "topic": topic, "queueId": "0", "queueOffset": strconv.FormatInt(next, 10),
+			"maxMsgNums": "32", "sysFlag": "6", "commitOffset": "0", "suspendTimeoutMillis": "1000", "subscription": "*", "subVersion": "1", "expressionType": "TAG"}
+		answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), request{code: requestPull, fields: fields}, 0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if answer.Code != codeOK {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		for rest := answer.body; len(rest) > 0; {
+			var one stored
+			if one.record, rest, err = nextRecord(rest); err != nil {
+				r.t.Fatal(err)
+			}
+			one.property = make(map[string]string)
+			for left := one.properties; len(left) > 0; {
+				var name, value []byte
+				name, value, left = nextProperty(left)
+				one.property[string(name)] = string(value)
+			}
+			all, next = append(all, one), one.offset+1
+		}
+	}
+	return all
+}
+
+func newMemstore() *memstore.Store { return memstore.New(memstore.Config{}) }
+
+// committed is the group's offset in a queue; -1 is none.
+func (r *rig) committed(topic string, queue int) int64 {
+	r.t.Helper()
+	fields := map[string]string{"consumerGroup": r.name, "topic": topic, "queueId": strconv.Itoa(queue), "setZeroIfNotFound": "false"}
+	answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), request{code: requestOffset, fields: fields}, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if answer.Code == codeNoOffset {
+		return -1
+	}
+	offset, err := answer.number("offset")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return offset
+}
+
+// eventually waits for what only asking can tell.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,395 @@
+//go:build unix
+
+package rocketmqdoor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// fill sends n messages to each queue of a topic, with the numbers of queue and
+// message as the body.
+func (r *rig) fill(topic string, queues, n int) {
+	r.t.Helper()
+	r.fillFrom(topic, queues, 0, n)
+}
+
+func (r *rig) fillFrom(topic string, queues, from, n int) {
+	r.t.Helper()
+	for queue := range queues {
+		for first := from; first < from+n; first += 100 {
+			var batch []one
+			for number := first; number < min(first+100, from+n); number++ {
+				batch = append(batch, one{fmt.Sprintf("%d/%d", queue, number), props("delaybridge-delay", "1h")})
+			}
+			r.sendBatch(topic, queue, batch...)
+		}
+	}
+}
+
+// checkOnce holds what is parked against what fill has sent: all, once each, and
+// in the order of the queue.
+func (r *rig) checkOnce(queues, n int) {
+	r.t.Helper()
+	next := make([]int, queues)
+	for _, m := range r.store.await(r.t, queues*n) {
+		var queue, number int
+		if _, err := fmt.Sscanf(string(m.Body), "%d/%d", &queue, &number); err != nil {
+			r.t.Fatal(err)
+		}
+		if number != next[queue] {
+			r.t.Fatalf("queue %d has %d parked after %d", queue, number, next[queue]-1)
+		}
+		next[queue]++
+	}
+	for queue, count := range next {
+		if count != n {
+			r.t.Errorf("queue %d has %d parked", queue, count)
+		}
+	}
+}
+
+func TestStoreTrouble(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic("-delayed", 2)
+	r.store.setFail(core.ErrUnavailable)
+	door := r.run(r.intake([]string{topic}, nil))
+	const many = 3000
+	r.fill(topic, 2, many)
+	r.store.until(t, "tries", func() bool { return r.store.failed >= 8 })
+	for queue := range 2 {
+		if offset := r.committed(topic, queue); offset > 0 {
+			t.Errorf("committed %d of queue %d while the store was away", offset, queue)
+		}
+	}
+	r.store.setFail(nil)
+	r.checkOnce(2, many)
+	for queue := range 2 {
+		eventually(t, "the commit", func() bool { return r.committed(topic, queue) == many })
+	}
+	if report := door.Report(); report.Duplicates != 0 || report.Retried == 0 || report.Lag != 0 {
+		t.Errorf("%+v", report)
+	}
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBackpressure: an intake that can't park holds no more than it may.
+func TestBackpressure(t *testing.T) {
+	b := newBacklog()
+	ctx, cancel := context.WithCancel(t.Context())
+	var adding sync.WaitGroup
+	adding.Go(func() {
+		for n := int64(0); ctx.Err() == nil; n++ {
+			b.add(ctx, page{messages: make([]byte, maxPageBytes/4), next: n})
+		}
+	})
+	eventually(t, "a full backlog", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.bytes >= maxPageBytes })
+	var next int64
+	for range 3 {
+		pages := b.takeAll(ctx)
+		if len(pages) > 4 {
+			t.Errorf("%d pages", len(pages))
+		}
+		for _, p := range pages {
+			if p.next != next {
+				t.Errorf("page %d, want %d", p.next, next)
+			}
+			next++
+		}
+	}
+	cancel()
+	adding.Wait()
+	if b.takeAll(ctx) != nil {
+		t.Error("pages after the end")
+	}
+}
+
+// cable is a network that can be cut.
+type cable struct {
+	mu    sync.Mutex
+	conns []net.Conn
+	cut   bool
+}
+
+func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut {
+		return nil, errors.New("cable is cut")
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		c.conns = append(c.conns, conn)
+	}
+	return conn, err
+}
+
+func (c *cable) sever(forGood bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = forGood
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+}
+
+// TestKilled: what was parked but not committed is read again by the next
+// instance, and known.
+func TestKilled(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic("-delayed", 1)
+	const many = 300
+	r.fill(topic, 1, many)
+	var wire cable
+	first := r.intake([]string{topic}, map[string]any{"batch": 100})
+	first.settings.dial = wire.dial
+	r.store.after = func() { wire.sever(true) }
+	killed := r.run(first)
+	r.store.await(t, 1)
+	if err := killed.stop(); err != nil {
+		t.Error(err)
+	}
+	r.store.mu.Lock()
+	r.store.after = nil
+	r.store.mu.Unlock()
+	if offset := r.committed(topic, 0); offset > 0 {
+		t.Fatalf("committed %d: nothing will be read again", offset)
+	}
+	second := r.run(r.intake([]string{topic}, nil))
+	r.checkOnce(1, many)
+	before := killed.Report().Parked
+	eventually(t, "duplicates", func() bool { return second.Report().Duplicates == before })
+	if again := second.Report(); before == 0 || before+again.Parked != many {
+		t.Errorf("the first has parked %d, the second reports %+v", before, again)
+	}
+}
+
+// TestCut: a connection that breaks again and again costs nothing but time.
+func TestCut(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic("-delayed", 2)
+	var wire cable
+	door := r.intake([]string{topic}, map[string]any{"batch": 50})
+	door.settings.dial = wire.dial
+	calls := 0
+	r.store.after = func() {
+		if calls++; calls%10 == 0 {
+			wire.sever(false)
+		}
+	}
+	const many = 2000
+	r.fill(topic, 2, many)
+	r.run(door)
+	r.checkOnce(2, many)
+	for queue := range 2 {
+		eventually(t, "the commit", func() bool { return r.committed(topic, queue) == many })
+	}
+}
+
+// TestMembers: two instances share the queues, and one takes over when the other
+// goes, at once; every message is parked once.
+func TestMembers(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic("-delayed", 4)
+	first := r.run(r.intake([]string{topic}, nil))
+	eventually(t, "all queues", func() bool { return len(first.read()) == 4 })
+	second := r.run(r.intake([]string{topic}, nil))
+	eventually(t, "a fair share", func() bool { return len(first.read()) == 2 && len(second.read()) == 2 })
+	const half = 500
+	r.fill(topic, 4, half)
+	r.checkOnce(4, half)
+	if a, b := first.Report(), second.Report(); a.Parked != 2*half || b.Parked != 2*half || a.Lag != 0 || b.Lag != 0 {
+		t.Errorf("%+v and %+v", a, b)
+	}
+	if err := first.stop(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the take-over", func() bool { return len(second.read()) == 4 })
+	r.fillFrom(topic, 4, half, half)
+	r.checkOnce(4, 2*half)
+	if got := second.Report(); got.Duplicates > 0 || got.Parked != 6*half {
+		t.Errorf("%+v", got)
+	}
+	if lag := first.Report().Lag; lag != -1 {
+		t.Errorf("lag %d after the end", lag)
+	}
+}
+
+func (r *running) read() []*queue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.queues)
+}
+
+// TestOffsetLost: a queue that is shorter than what the group has committed is
+// read on all the same.
+func TestOffsetLost(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic("-delayed", 1)
+	r.fill(topic, 1, 5)
+	fields := map[string]string{"consumerGroup": r.name, "topic": topic, "queueId": "0", "commitOffset": "1000"}
+	if _, err := r.wire.ask(t.Context(), r.BrokerAddr(), request{code: requestCommit, fields: fields}, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.run(r.intake([]string{topic}, nil))
+	eventually(t, "another offset", func() bool { return r.committed(topic, 0) <= 5 })
+	r.send(topic, 0, "next", props("delaybridge-deliver-at", soon.Format(time.RFC3339)))
+	r.store.until(t, "the next", func() bool {
+		return slices.ContainsFunc(r.store.parked, func(m *core.Message) bool { return string(m.Body) == "next" })
+	})
+}
+
+// TestNamespace: the cluster's names have it, ours have not.
+func TestNamespace(t *testing.T) {
+	r := newRig(t)
+	r.CreateTopic("ns%"+r.name+"-delayed", 1)
+	r.CreateTopic("ns%"+r.name+"-rejected", 1)
+	r.send("ns%"+r.name+"-delayed", 0, "good", props("delaybridge-delay", "1h"))
+	r.send("ns%"+r.name+"-delayed", 0, "bad", "")
+	r.run(r.intake([]string{r.name + "-delayed"}, map[string]any{"namespace": "ns", "topic": "{topic}", "trim_suffix": "-delayed", "reject_topic": r.name + "-rejected"}))
+	if got := r.store.await(t, 1)[0]; got.Topic != r.name || !strings.HasPrefix(got.ID, "r:door:"+r.name+"-delayed:") {
+		t.Errorf("topic %s, id %s", got.Topic, got.ID)
+	}
+	if got := r.read("ns%"+r.name+"-rejected", 1)[0]; string(got.body) != "bad" || got.property["delaybridge-source-topic"] != r.name+"-delayed" {
+		t.Errorf("rejected %q", got.property)
+	}
+}
+
+// TestTopicAppears: topics need not be there from the start, and may grow.
+func TestTopicAppears(t *testing.T) {
+	r := newRig(t)
+	first := r.topic("-delayed", 1)
+	door := r.run(r.intake([]string{first, r.name + "-late"}, nil))
+	r.fill(first, 1, 10)
+	r.store.await(t, 10) // although the other topic is missing
+	late := r.topic("-late", 1)
+	r.send(late, 0, "late", props("delaybridge-delay", "1h"))
+	r.store.await(t, 11)
+	r.CreateTopic(late, 3)
+	eventually(t, "the new queues", func() bool { return len(door.read()) == 4 })
+	r.send(late, 2, "grown", props("delaybridge-delay", "1h"))
+	if got := r.store.await(t, 12)[11]; string(got.Body) != "grown" {
+		t.Errorf("parked %q", got.Body)
+	}
+}
+
+// TestLogin: with access control every request is signed. A wrong secret is
+// tried on with, and reads nothing.
+func TestLogin(t *testing.T) {
+	r := rigOf(t, servers.RocketMQ(t, servers.RocketMQOptions{Logins: true}))
+	admin := map[string]any{"access_key": servers.RocketMQAdmin, "secret_key": servers.RocketMQAdminSecret}
+	topic, rejects := r.topic("-delayed", 1), r.topic("-rejected", 1)
+	r.wire.settings.credentials = credentials{accessKey: servers.RocketMQAdmin, secretKey: servers.RocketMQAdminSecret}
+	r.send(topic, 0, "bad", "")
+	r.send(topic, 0, "good", props("delaybridge-delay", "1h"))
+	var said lines
+	config := r.config([]string{topic}, map[string]any{"access_key": servers.RocketMQAdmin, "secret_key": "wrong-secret"})
+	refused, err := New("door", config, r.interceptor(), slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := r.run(refused)
+	admin["reject_topic"] = rejects
+	eventually(t, "a refusal in the log", func() bool { return strings.Contains(said.text(), "can't join the consumer group") })
+	if report := wrong.Report(); report.Parked > 0 || report.Rejected > 0 {
+		t.Errorf("with a wrong secret: %+v", report)
+	}
+	if err := wrong.stop(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(said.text(), "secret") {
+		t.Errorf("the log has the secret: %s", said.text())
+	}
+	door := r.run(r.intake([]string{topic}, admin))
+	r.store.await(t, 1)
+	if got := r.read(rejects, 1)[0]; string(got.body) != "bad" {
+		t.Errorf("rejected %q", got.body)
+	}
+	eventually(t, "the commit", func() bool { return r.committed(topic, 0) == 2 })
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// lines is a log that can be looked at.
+type lines struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.Write(line)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.String()
+}
+
+// TestBrokerKilled is also the test on version 4: what it has acknowledged is
+// parked once, although it dies with commits that it has not written.
+func TestBrokerKilled(t *testing.T) {
+	r := rigOf(t, servers.RocketMQ(t, servers.RocketMQOptions{Version: servers.RocketMQ4}))
+	t.Run("delays of its own", func(t *testing.T) { checkDelays(t, r, false) })
+	topic := r.topic("-delayed", 2)
+	r.store = newSpyStore()
+	door := r.run(r.intake([]string{topic}, map[string]any{"request_timeout": "1s", "group": r.name + "-2"}))
+	const half = 500
+	r.fill(topic, 2, half)
+	r.checkOnce(2, half)
+	r.Broker().Kill()
+	r.Broker().Start()
+	eventually(t, "the topic", func() bool { return r.HasTopic(topic) })
+	r.fillFrom(topic, 2, half, half)
+	r.checkOnce(2, 2*half)
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	again := r.run(r.intake([]string{topic}, map[string]any{"group": r.name + "-3"})) // a group that has read nothing
+	eventually(t, "duplicates", func() bool { return again.Report().Duplicates == 4*half })
+	if got := again.Report().Parked; got != 0 {
+		t.Errorf("parked %d again", got)
+	}
+	r.checkOnce(2, 2*half)
+}
+
+func TestAllot(t *testing.T) {
+	queues := make([]place, 7)
+	for n := range queues {
+		queues[n] = place{topic: "t", broker: "b", number: n}
+	}
+	for members := 1; members <= 9; members++ {
+		var ids []string
+		for n := range members {
+			ids = append(ids, strconv.Itoa(n))
+		}
+		var all []place
+		for _, id := range ids {
+			all = append(all, allot(queues, ids, id)...)
+		}
+		if !slices.Equal(all, queues) {
+			t.Errorf("%d members share %v", members, all)
+		}
+	}
+	if got := allot(queues, []string{"a"}, "b"); got != nil {
+		t.Errorf("who is no member has %v", got)
+	}
+}
