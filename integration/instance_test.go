@@ -163,11 +163,12 @@ func (i *instance) get(path string, into any) {
 
 // sinkStats is how a sink stands.
 type sinkStats struct {
-	Sink   string `json:"sink"`
-	Due    int    `json:"due"`
-	Dead   int    `json:"dead"`
-	Paused string `json:"paused"`
-	Done   struct {
+	Sink      string `json:"sink"`
+	Scheduled int    `json:"scheduled"`
+	Due       int    `json:"due"`
+	Dead      int    `json:"dead"`
+	Paused    string `json:"paused"`
+	Done      struct {
 		Delivered int `json:"delivered"`
 		Unknown   int `json:"unknown"`
 	} `json:"since_start"`

@@ -24,6 +24,7 @@ type accepted struct {
 // ledger holds what was accepted against what arrived.
 type ledger struct {
 	target   *target
+	idHeader string // tells messages apart
 	accepted map[string]accepted
 	arrived  map[string][]arrival
 	places   map[place]bool // that were read: a consumer may read them again
@@ -35,14 +36,14 @@ type place struct {
 }
 
 func newLedger(g *target) *ledger {
-	return &ledger{target: g, accepted: map[string]accepted{}, arrived: map[string][]arrival{}, places: map[place]bool{}}
+	return &ledger{target: g, idHeader: core.HeaderID, accepted: map[string]accepted{}, arrived: map[string][]arrival{}, places: map[place]bool{}}
 }
 
 // note takes an arrival down, unless the consumer had it before.
 func (l *ledger) note(t *testing.T, a arrival) {
 	t.Helper()
 	at := place{a.lane, a.offset}
-	id := string(a.header(core.HeaderID))
+	id := string(a.header(l.idHeader))
 	if _, ok := l.accepted[id]; !ok {
 		t.Errorf("%q arrived, which was never accepted", id)
 	}
@@ -196,7 +197,7 @@ func (l *ledger) checkOrder(t *testing.T) {
 	}
 	keys, wrong := map[string]last{}, 0
 	for _, a := range l.inOrder() {
-		m := l.accepted[string(a.header(core.HeaderID))]
+		m := l.accepted[string(a.header(l.idHeader))]
 		before, seen := keys[string(m.Key)]
 		if seen && (before.lane != a.lane || before.due.After(m.deliverAt)) {
 			wrong++

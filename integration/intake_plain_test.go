@@ -1,0 +1,215 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// The tests below use producers that have nothing to do with delaybridge: the
+// brokers' own tools and clients.
+
+const (
+	plainDelay = 2 * time.Second
+	plainLimit = 30 * time.Second // for an arrival: the machine may be busy
+	rejected   = "delaybridge-reject-reason"
+	noTime     = "deliver_at: is missing" // the reason for what is untagged
+)
+
+// next is the next arrival.
+func next(t *testing.T, arrivals <-chan arrival) arrival {
+	t.Helper()
+	select {
+	case a := <-arrivals:
+		return a
+	case <-time.After(plainLimit):
+		t.Fatalf("nothing has arrived in %s", plainLimit)
+		return arrival{}
+	}
+}
+
+// nothing: no message has arrived, nor does one soon.
+func nothing(t *testing.T, arrivals <-chan arrival) {
+	t.Helper()
+	select {
+	case a := <-arrivals:
+		t.Errorf("%q arrived too, with %q", a.body, a.headers)
+	case <-time.After(time.Second):
+	}
+}
+
+// checkPlain compares an arrival with what was sent at the earliest at sent, to
+// be delayed by delay.
+func checkPlain(t *testing.T, g *target, got arrival, sent time.Time, delay time.Duration, want accepted) {
+	t.Helper()
+	due, err := core.ParseTime(string(got.header(core.HeaderDeliverAt)))
+	if err != nil {
+		t.Fatalf("%s: %v", core.HeaderDeliverAt, err)
+	}
+	if due.Before(sent.Add(delay).Truncate(time.Millisecond)) {
+		t.Errorf("%s was due at %s, but sent at %s with a delay of %s", want.ID, due, sent, delay)
+	}
+	if id := string(got.header(core.HeaderID)); id != want.ID && want.ID != "" {
+		t.Errorf("the ID is %q, not %q", id, want.ID)
+	}
+	want.deliverAt = due
+	if fault := newLedger(g).compare(want, got); fault != "" || got.attempt() != 1 {
+		t.Errorf("%s, attempt %d: %s", want.ID, got.attempt(), fault)
+	}
+	t.Logf("%s arrived %s after it was due", want.ID, got.at.Sub(due))
+}
+
+// checkRejected: what was refused is in its place as it came, with the reason.
+func checkRejected(t *testing.T, got arrival, body string, source map[string]string) {
+	t.Helper()
+	if reason := string(got.header(rejected)); !strings.Contains(reason, noTime) {
+		t.Errorf("the reason is %q, not %q", reason, noTime)
+	}
+	if string(got.body) != body || string(got.header("trace")) != "4712" {
+		t.Errorf("%q was rejected as %q with %q", body, got.body, got.headers)
+	}
+	for name, want := range source {
+		if value := string(got.header(name)); value != want {
+			t.Errorf("%s is %q, not %q", name, value, want)
+		}
+	}
+}
+
+// plainMessage is one of text, with the header trace.
+func plainMessage(id, key, body, trace string) accepted {
+	return accepted{headers: []core.Header{{Name: "trace", Value: []byte(trace)}},
+		entry: entry{ID: id, Key: []byte(key), Body: []byte(body)}}
+}
+
+const (
+	plainBody    = `{"order": 17, "for":  "Grüße ☕"}`
+	untaggedBody = `{"order": 18}`
+)
+
+// TestPlainKafkaProducer: Kafka's own console producer, with one more header.
+func TestPlainKafkaProducer(t *testing.T) {
+	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka3})
+	orders, calls, reject := uniqueName("orders"), uniqueName("calls"), uniqueName("rejected")
+	for _, topic := range []string{orders, calls, orders + ".delayed", calls + ".delayed", reject} {
+		cluster.CreateTopic(topic, 1)
+	}
+	g := newKafkaTarget(cluster, orders)
+	intake := func(topic string, more map[string]any) intakeConfig {
+		c := map[string]any{"brokers": cluster.Addrs(), "topics": []string{topic}, "group": uniqueName("group"),
+			"sink": "broker", "topic": "{topic}", "trim_suffix": ".delayed"}
+		for name, value := range more {
+			c[name] = value
+		}
+		return intakeConfig{"kafka", c}
+	}
+	bridge := serve(t, withIntakes(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]intakeConfig{
+		"strict": intake(orders+".delayed", map[string]any{"reject_topic": reject}),
+		"mild":   intake(calls+".delayed", map[string]any{"untagged": "now"}),
+	}), output(t))
+	produce := func(topic string, lines ...string) {
+		servers.Java(t, "kafka", servers.Kafka3, strings.Join(lines, "\n")+"\n", "kafka.tools.ConsoleProducer",
+			"--bootstrap-server", cluster.Addrs()[0], "--topic", topic, "--property", "parse.headers=true", "--property", "parse.key=true")
+	}
+	arrivals, refused, mild := g.consume(t), consumeKafka(t, cluster.Addrs(), reject), consumeKafka(t, cluster.Addrs(), calls)
+
+	sent := time.Now()
+	produce(orders+".delayed", "trace:4712\tcustomer-8\t"+untaggedBody, "delaybridge-delay:2s,trace:4711\tcustomer-7\t"+plainBody)
+	checkPlain(t, g, next(t, arrivals), sent, plainDelay,
+		plainMessage(fmt.Sprintf("k:strict:%s.delayed:0:1", orders), "customer-7", plainBody, "4711"))
+	got := next(t, refused)
+	checkRejected(t, got, untaggedBody, map[string]string{"delaybridge-source-topic": orders + ".delayed",
+		"delaybridge-source-partition": "0", "delaybridge-source-offset": "0"})
+	if string(got.key) != "customer-8" {
+		t.Errorf("the rejected record has the key %q", got.key)
+	}
+
+	sent = time.Now()
+	produce(calls+".delayed", "trace:4713\tcustomer-9\t"+untaggedBody)
+	checkPlain(t, g, next(t, mild), sent, 0, plainMessage(fmt.Sprintf("k:mild:%s.delayed:0:0", calls), "customer-9", untaggedBody, "4713"))
+	bridge.stop()
+	nothing(t, arrivals)
+	nothing(t, refused)
+	nothing(t, mild)
+}
+
+// TestPlainRabbitMQProducer: RabbitMQ's own rabbitmqadmin, with the header that
+// the delayed message plugin takes.
+func TestPlainRabbitMQProducer(t *testing.T) {
+	server := servers.RabbitMQ(t)
+	admin := server.EnableManagement()
+	g := newRabbitTarget(server.URL(), uniqueName("orders"))
+	reject := uniqueName("rejected")
+	for _, queue := range []string{g.topic, g.topic + ".delayed", reject} {
+		declareQueue(t, server.URL(), queue)
+	}
+	bridge := serve(t, withIntakes(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]intakeConfig{
+		"plain": {"amqp", map[string]any{"urls": []string{server.URL()}, "queues": []string{g.topic + ".delayed"}, "reject_queue": reject,
+			"sink": "broker", "topic": "{topic}", "trim_suffix": ".delayed"}},
+	}), output(t))
+	publish := func(body, properties string) {
+		if out := admin.Run("publish", "exchange=amq.default", "routing_key="+g.topic+".delayed", "payload="+body, "properties="+properties); !strings.Contains(out, "Message published") {
+			t.Errorf("rabbitmqadmin: %s", out)
+		}
+	}
+	deliveries, err := rabbitChannel(t, server.URL()).Consume(g.topic, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := consumeRabbit(t, server.URL(), reject)
+
+	sent := time.Now()
+	publish(untaggedBody, `{"headers": {"trace": "4712"}}`)
+	publish(plainBody, `{"headers": {"x-delay": 2000, "trace": "4711"}, "message_id": "m-1", "content_type": "application/json", "delivery_mode": 2}`)
+	select {
+	case d := <-deliveries:
+		if d.Headers["x-delay"] != int32(-2000) || d.MessageId != "m-1" || d.ContentType != "application/json" {
+			t.Errorf("x-delay %v, message_id %q, content_type %q", d.Headers["x-delay"], d.MessageId, d.ContentType)
+		}
+		delete(d.Headers, "x-delay") // is not text
+		checkPlain(t, g, rabbitArrival(d), sent, plainDelay, plainMessage("r:plain:"+g.topic+".delayed:m-1", "", plainBody, "4711"))
+	case <-time.After(plainLimit):
+		t.Fatalf("nothing has arrived in %s", plainLimit)
+	}
+	checkRejected(t, next(t, refused), untaggedBody, map[string]string{"delaybridge-source-queue": g.topic + ".delayed"})
+	bridge.stop()
+	nothing(t, refused)
+	if len(deliveries) != 0 {
+		t.Errorf("%d more messages have arrived", len(deliveries))
+	}
+}
+
+// TestPlainRocketMQProducer: RocketMQ's own client for Java, with one more user
+// property.
+func TestPlainRocketMQProducer(t *testing.T) {
+	cluster := servers.RocketMQ(t, servers.RocketMQOptions{Version: servers.RocketMQ5})
+	orders, reject := uniqueName("orders"), uniqueName("rejected")
+	for _, topic := range []string{orders, orders + "-delayed", reject} {
+		cluster.CreateTopic(topic, 1)
+	}
+	g := newRocketTarget(cluster, orders)
+	bridge := serve(t, withIntakes(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]intakeConfig{
+		"plain": {"rocketmq", map[string]any{"name_servers": cluster.NameServers(), "topics": []string{orders + "-delayed"}, "reject_topic": reject,
+			"group": uniqueName("group"), "sink": "broker", "topic": "{topic}", "trim_suffix": "-delayed"}},
+	}), output(t))
+	arrivals, refused := g.consume(t), consumeRocket(t, cluster.NameServers(), reject)
+	source, err := filepath.Abs("testdata/PlainProducer.java")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	sent := time.Now()
+	lines := "trace:4712\t" + untaggedBody + "\ntrace:4711,delaybridge-delay:2s\t" + plainBody + "\n"
+	servers.Java(t, "rocketmq", servers.RocketMQ5, lines, source, cluster.NameServers()[0], orders+"-delayed")
+	checkPlain(t, g, next(t, arrivals), sent, plainDelay, plainMessage("", "", plainBody, "4711"))
+	checkRejected(t, next(t, refused), untaggedBody, map[string]string{"delaybridge-source-topic": orders + "-delayed"})
+	bridge.stop()
+	nothing(t, arrivals)
+	nothing(t, refused)
+}
