@@ -36,6 +36,11 @@
 // So who knows the position can cancel the message, a record that is read again
 // is parked once, and an intake that is given another name begins anew.
 //
+// Of a message that has been delivered the ID is remembered for dedupe_window, 2
+// minutes by default. A record that was delivered, was not committed because all
+// instances were killed, and is read again later than that is delivered twice.
+// Make the sink's dedupe_window longer than all instances may be down.
+//
 // # Times
 //
 // A delay counts from when the message is parked. A time that was to come, or
