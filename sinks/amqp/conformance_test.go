@@ -13,6 +13,11 @@ const kitMaxBody = 100_000
 
 // kit runs the suite as a user who may not write to what begins with forbidden.
 func (r *rabbit) kit(t testing.TB, more map[string]any) sinktest.Kit {
+	return r.kitOf(t, more, func(t testing.TB, config map[string]any, url string) core.Sink { return openTest(t, config, url) })
+}
+
+// kitOf is kit with a way of its own to open a sink.
+func (r *rabbit) kitOf(t testing.TB, more map[string]any, open func(t testing.TB, config map[string]any, url string) core.Sink) sinktest.Kit {
 	wire := sinktest.NewWire(t)
 	config := map[string]any{"max_message_size": kitMaxBody}
 	for name, value := range more {
@@ -20,7 +25,7 @@ func (r *rabbit) kit(t testing.TB, more map[string]any) sinktest.Kit {
 	}
 	openAs := func(user, password string) func(testing.TB) core.Sink {
 		return func(t testing.TB) core.Sink {
-			return openTest(t, config, through(t, r.URLAs(user, password), wire.Addr(t, r.Addr())))
+			return open(t, config, through(t, r.URLAs(user, password), wire.Addr(t, r.Addr())))
 		}
 	}
 	direct := func(exchange string) func(*core.Message) {

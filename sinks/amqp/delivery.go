@@ -95,7 +95,7 @@ func (d *delivery) next(session *session) (places []int, suspect bool) {
 			d.judge(i, err)
 			continue
 		}
-		suspect = d.sink.suspects.has(m.MessageId)
+		suspect = d.sink.suspects.has(m.id)
 		alone := suspect || !session.isProven(m.exchange)
 		switch {
 		case alone && len(places) == 0:
@@ -160,7 +160,7 @@ func (d *delivery) land(places []int, l landing, apart bool) {
 	pinned := guilt != nobody && l.lost() == 1 && (apart || l.exception.Recover)
 	for n, verdict := range l.verdicts {
 		i := places[n]
-		id := d.messages[i].MessageId
+		id := d.messages[i].id
 		switch {
 		case !errors.Is(verdict, errLost):
 			d.sink.suspects.clear(id)

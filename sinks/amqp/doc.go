@@ -8,7 +8,8 @@
 // For that to outlive a broker its queues must be durable, best quorum queues.
 //
 // The ID becomes message_id, the priority (if above 0) priority, and headers go
-// into the table of headers as long strings, byte for byte. A table has no order, no
+// into the table of headers as long strings, byte for byte, unless the option
+// header_types says otherwise. A table has no order, no
 // repeats and no place for the key: headers that repeat a name are refused when
 // a message is accepted. So are CC and BCC, which RabbitMQ takes as more
 // routing keys. Headers that ask for a delay (x-delay and the like) are left
@@ -41,6 +42,20 @@
 //	content_type, content_encoding, type, app_id
 //	correlation_id, reply_to                     the properties of these names
 //	expiration_ms                                the property expiration, in milliseconds
+//	message_id, priority                         the properties, in place of ID and priority
+//	timestamp                                    the property, in seconds since 1970
+//	x_delay                                      a header of that name, for consumers of what
+//	                                             the delayed message plug-in left there: a
+//	                                             number that is not above zero
+//	header_types                                 see below
+//
+// header_types has a letter for each header, in their order, and may stop early:
+// S for a long string, which those beyond its end are too; t (true or false);
+// b B s u I i l, whole numbers; f d; D, such as 1234e-2; T, seconds since 1970;
+// x, bytes; F, a table; A, a list. The text of a table is a JSON object, that of
+// a list a JSON array, and what is in them a pair of letter and text, or table,
+// or list, such as {"count":["l","1"],"keys":["A",[["S","a"]]],"none":["V"]}.
+// There x is in base64, as are long strings that are not UTF-8, with Sx for S.
 //
 // # How it works
 //

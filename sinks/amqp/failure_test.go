@@ -136,15 +136,14 @@ func checkClass(t testing.TB, err error, want core.Class) {
 }
 
 func TestReturnsAreMatched(t *testing.T) {
-	sent := func(id, exchange, key string) *outgoing {
-		o := &outgoing{exchange: exchange, key: key}
-		o.MessageId = id
-		return o
-	}
+	sent := func(id, exchange, key string) *outgoing { return &outgoing{id: id, exchange: exchange, key: key} }
 	messages := []*outgoing{sent("a", "x", "k"), sent("a", "x", "other"), sent("b", "x", "k")}
 	verdicts := make([]error, 3)
-	markReturned(amqp091.Return{MessageId: "a", Exchange: "x", RoutingKey: "other", ReplyCode: 312}, messages, verdicts)
-	markReturned(amqp091.Return{MessageId: "c", Exchange: "x", RoutingKey: "k", ReplyCode: 312}, messages, verdicts)
+	returned := func(id string) amqp091.Return {
+		return amqp091.Return{Headers: amqp091.Table{core.HeaderID: id}, Exchange: "x", RoutingKey: "other", ReplyCode: 312}
+	}
+	markReturned(returned("a"), messages, verdicts)
+	markReturned(returned("c"), messages, verdicts)
 	checkClass(t, verdicts[0], -1)
 	checkClass(t, verdicts[1], core.TopicBlocked)
 	checkClass(t, verdicts[2], -1)

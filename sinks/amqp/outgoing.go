@@ -2,9 +2,11 @@ package amqp
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -24,6 +26,11 @@ const (
 	optionType            = "type"
 	optionAppID           = "app_id"
 	optionExpiration      = "expiration_ms"
+	optionMessageID       = "message_id"
+	optionPriority        = "priority"
+	optionTimestamp       = "timestamp"
+	optionXDelay          = "x_delay"
+	optionHeaderTypes     = "header_types"
 )
 
 const (
@@ -34,23 +41,30 @@ const (
 	// fit into one frame, or the broker closes the connection.
 	maxProperties = frameSize - frameOverhead
 	frameOverhead = 64
+	// headerOverhead is the lengths of name and value, the type, and by how much
+	// a number can be longer than its text.
+	headerOverhead = 14
 	// maxExpiration is the largest time to live that RabbitMQ takes.
 	maxExpiration = 1<<32 - 1
 	// directReplyTo is a name that closes the channel of who may not use it.
 	directReplyTo = "amq.rabbitmq.reply-to"
+	headerXDelay  = "x-delay"
 )
 
 // outgoing is a message as it is published.
 type outgoing struct {
+	id            string // of the message; MessageId may be another
 	exchange, key string
 	amqp091.Publishing
-	properties int // their encoded size, headers included
+	xDelay     any    // value of the header of that name; nil: there is none
+	types      string // of the headers, see optionHeaderTypes
+	properties int    // their encoded size, headers included
 }
 
 // outgoing translates m, or returns an *core.InvalidError that says why the
 // broker can't carry it.
 func (s *settings) outgoing(m *core.Message) (*outgoing, error) {
-	o := &outgoing{exchange: s.exchange, key: m.Topic}
+	o := &outgoing{id: m.ID, exchange: s.exchange, key: m.Topic}
 	o.MessageId, o.DeliveryMode, o.Body = m.ID, s.deliveryMode, m.Body
 	o.Priority = uint8(min(max(m.Priority, 0), core.MaxPriority))
 	if len(m.Body) > s.maxMessageSize {
@@ -122,42 +136,96 @@ func (o *outgoing) setOption(name, value string) error {
 			return core.Invalidf(field, "can't be %s", directReplyTo)
 		}
 		o.ReplyTo = value
+	case optionMessageID:
+		o.MessageId = value
+	case optionHeaderTypes:
+		o.types = value
+	default:
+		return o.setNumber(name, field, value)
+	}
+	return nil
+}
+
+// setNumber sets what an option gives as a decimal number.
+func (o *outgoing) setNumber(name, field, value string) error {
+	n, err := strconv.ParseInt(value, 10, 64)
+	switch name {
 	case optionExpiration:
-		return o.setExpiration(field, value)
+		if err != nil || n < 0 || n > maxExpiration {
+			return core.Invalidf(field, "must be 0 to %d milliseconds", maxExpiration)
+		}
+		o.Expiration = strconv.FormatInt(n, 10)
+	case optionPriority:
+		if err != nil || n < 0 || n > math.MaxUint8 {
+			return core.Invalidf(field, "must be 0 to %d", math.MaxUint8)
+		}
+		o.Priority = uint8(n)
+	case optionTimestamp:
+		if err != nil {
+			return core.Invalidf(field, "must be seconds since 1970")
+		}
+		o.Timestamp = time.Unix(n, 0)
+	case optionXDelay:
+		if err != nil || n > 0 {
+			return core.Invalidf(field, "must be a whole number that is not above zero")
+		}
+		o.setXDelay(n)
 	default:
 		return core.Invalidf(field, "is not an option of an AMQP sink")
 	}
 	return nil
 }
 
-func (o *outgoing) setExpiration(field, value string) error {
-	ms, err := strconv.ParseUint(value, 10, 64)
-	if err != nil || ms > maxExpiration {
-		return core.Invalidf(field, "must be 0 to %d milliseconds", maxExpiration)
+// setXDelay: the delayed message plug-in writes 32 bits, and so does this while
+// they suffice.
+func (o *outgoing) setXDelay(n int64) {
+	o.properties += len(headerXDelay) + 10
+	o.xDelay = n
+	if n >= math.MinInt32 {
+		o.xDelay = int32(n)
 	}
-	o.Expiration = strconv.FormatUint(ms, 10)
-	return nil
 }
 
 func (o *outgoing) setHeaders(m *core.Message) error {
+	if len(o.types) > len(m.Headers) {
+		return core.Invalidf("options."+optionHeaderTypes, "are more than there are headers")
+	}
 	headers := m.DeliveredHeaders()
-	o.Headers = make(amqp091.Table, len(headers))
+	o.Headers = make(amqp091.Table, len(headers)+1)
+	if o.xDelay != nil {
+		o.Headers[headerXDelay] = o.xDelay
+	}
 	o.properties += len(m.ID)
-	for _, h := range headers {
+	for n, h := range headers {
 		if isDelay(h.Name) {
 			continue
 		}
 		if err := checkHeader(o.Headers, h); err != nil {
 			return err
 		}
-		o.properties += len(h.Name) + len(h.Value) + 6 // the lengths of both and the type
-		if h.Value == nil {
-			o.Headers[h.Name] = nil
-		} else {
-			o.Headers[h.Name] = string(h.Value)
+		value, err := o.headerValue(n, h.Value)
+		if err != nil {
+			return err
 		}
+		o.properties += len(h.Name) + len(h.Value) + headerOverhead
+		o.Headers[h.Name] = value
 	}
 	return nil
+}
+
+// headerValue is the value of header n: a long string unless its type is given.
+func (o *outgoing) headerValue(n int, text []byte) (any, error) {
+	switch {
+	case text == nil:
+		return nil, nil
+	case n >= len(o.types):
+		return string(text), nil
+	}
+	value, err := fieldOf(o.types[n:n+1], text)
+	if err != nil {
+		return nil, core.Invalidf("options."+optionHeaderTypes, "don't fit header %d: %v", n, err)
+	}
+	return value, nil
 }
 
 func checkHeader(before amqp091.Table, h core.Header) error {
@@ -177,7 +245,7 @@ func checkHeader(before amqp091.Table, h core.Header) error {
 // RabbitMQ's delayed message plug-in and of AMQP 1.0.
 func isDelay(name string) bool {
 	switch strings.ToLower(name) {
-	case "x-delay", "x-opt-delivery-delay", "x-opt-delivery-time":
+	case headerXDelay, "x-opt-delivery-delay", "x-opt-delivery-time":
 		return true
 	}
 	return false

@@ -190,7 +190,7 @@ func (p *publisher) applyReturns(messages []*outgoing, verdicts []error) {
 func markReturned(r amqp091.Return, messages []*outgoing, verdicts []error) {
 	for i := range verdicts {
 		m := messages[i]
-		if verdicts[i] == nil && m.MessageId == r.MessageId && m.exchange == r.Exchange && m.key == r.RoutingKey {
+		if verdicts[i] == nil && r.Headers[core.HeaderID] == any(m.id) && m.exchange == r.Exchange && m.key == r.RoutingKey {
 			verdicts[i] = core.Classify(core.TopicBlocked,
 				fmt.Errorf("no queue gets what is sent to exchange %q with routing key %q: %s (%d)", r.Exchange, r.RoutingKey, r.ReplyText, r.ReplyCode))
 			return

@@ -1,0 +1,123 @@
+//go:build unix
+
+package amqpdoor
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/memstore"
+)
+
+// BenchmarkPark is how quickly messages that lie in RabbitMQ are parked in
+// memory: 200 bytes, two headers and a delay. Run it with -benchtime 50000x.
+func BenchmarkPark(b *testing.B) {
+	for _, queues := range []int{1, 2} {
+		for _, one := range []struct {
+			name  string
+			store core.Store
+		}{{"memstore", memstore.New(memstore.Config{})}, {"nowhere", nowhere{}}} {
+			b.Run(fmt.Sprintf("%d-%s", queues, one.name), func(b *testing.B) { benchPark(b, queues, one.store) })
+		}
+	}
+}
+
+// nowhere accepts all and keeps nothing.
+type nowhere struct{ core.Store }
+
+func (nowhere) Park(_ context.Context, messages ...*core.Message) []core.Receipt {
+	receipts := make([]core.Receipt, len(messages))
+	for n, m := range messages {
+		receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink}
+	}
+	return receipts
+}
+
+// cpuTime is what this process has used.
+func cpuTime() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// fill publishes n messages, spread over queues.
+func (r *rig) fill(n int, queues []string) {
+	r.t.Helper()
+	body := bytes.Repeat([]byte("0123456789"), 20)
+	const batch = 1000
+	for done := 0; done < n; done += batch {
+		messages := make([]amqp091.Publishing, min(batch, n-done))
+		for i := range messages {
+			messages[i] = delayed(strconv.Itoa(done+i), string(body), "content", "text/plain", "trace", "0123456789", "x-delay", int32(3_600_000))
+		}
+		r.publish(queues[done/batch%len(queues)], messages...)
+	}
+}
+
+func benchPark(b *testing.B, count int, store core.Store) {
+	r := newRig(b)
+	var queues []string
+	for n := range count {
+		queues = append(queues, r.queue(strconv.Itoa(n), nil))
+	}
+	r.fill(b.N, queues)
+	door, err := New("door", r.config(map[string]any{"queues": queues}), core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	running := r.run(door)
+	var first time.Time
+	var cpu time.Duration
+	for done := uint64(0); done < uint64(b.N); time.Sleep(time.Millisecond) {
+		done = door.Report().Parked
+		if first.IsZero() && done > 0 {
+			first, cpu = time.Now(), cpuTime() // connecting is not what is measured
+		}
+	}
+	b.ReportMetric(float64(b.N)/time.Since(first).Seconds(), "messages/s")
+	b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N)/1000, "cpu-µs/message")
+	b.StopTimer()
+	if err := running.stop(); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkRaw is what the client library reaches by itself: it reads and
+// acknowledges, every 500 at once.
+func BenchmarkRaw(b *testing.B) {
+	r := newRig(b)
+	queue := r.queue("raw", nil)
+	r.fill(b.N, []string{queue})
+	channel := r.open(r.URL())
+	if err := channel.Qos(1000, 0, false); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	deliveries, err := channel.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	cpu := cpuTime()
+	for n := 1; n <= b.N; n++ {
+		d := <-deliveries
+		if n%maxBatch == 0 || n == b.N {
+			if err := d.Ack(true); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+	b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N)/1000, "cpu-µs/message")
+}

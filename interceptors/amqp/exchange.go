@@ -1,0 +1,159 @@
+package amqpdoor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
+)
+
+// exchangeConfig is an exchange that stands for one of the type
+// x-delayed-message.
+type exchangeConfig struct {
+	Name    string `json:"name"`
+	To      string `json:"to"`
+	Type    string `json:"type"`
+	Queue   string `json:"queue"`
+	Declare *bool  `json:"declare"`
+}
+
+// exchange is an exchangeConfig as used.
+type exchange struct {
+	name    string // programs publish to it
+	to      string // and messages that are due go to this one
+	kind    string
+	queue   string // gets all that is published to it
+	declare bool
+}
+
+func (c *config) checkSources(s *settings) error {
+	if len(c.Queues) == 0 && len(c.Exchanges) == 0 {
+		return core.Invalidf("queues", "is missing, and so is exchanges: name at least one to read from")
+	}
+	for n, name := range c.Queues {
+		if err := c.checkQueue(fmt.Sprintf("queues[%d]", n), name, slices.Contains(c.Queues[:n], name)); err != nil {
+			return err
+		}
+	}
+	for n := range c.Exchanges {
+		if err := c.addExchange(s, fmt.Sprintf("exchanges[%d]", n), &c.Exchanges[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *config) checkQueue(field, name string, twice bool) error {
+	if name == "" {
+		return core.Invalidf(field, "is not the name of a queue")
+	}
+	if twice {
+		return core.Invalidf(field, "is there twice")
+	}
+	return checkShort(field, name)
+}
+
+func (c *config) addExchange(s *settings, field string, e *exchangeConfig) error {
+	made := exchange{name: e.Name, to: e.To, kind: cmp.Or(e.Type, amqp091.ExchangeFanout),
+		queue: cmp.Or(e.Queue, "delaybridge."+e.Name), declare: e.Declare == nil || *e.Declare}
+	switch {
+	case e.Name == "":
+		return core.Invalidf(field+".name", "is missing: name the exchange that programs publish to")
+	case e.To == "":
+		return core.Invalidf(field+".to", "is missing: name the exchange that messages go to when they are due")
+	case made.kind == amqp091.ExchangeDirect:
+		return core.Invalidf(field+".type", "can't be direct, as there is no way to get all that is published to such an exchange")
+	case made.kind != amqp091.ExchangeFanout && made.kind != amqp091.ExchangeTopic && made.kind != amqp091.ExchangeHeaders:
+		return core.Invalidf(field+".type", "must be fanout, topic or headers")
+	case slices.ContainsFunc(s.exchanges, func(other exchange) bool { return other.name == e.Name }):
+		return core.Invalidf(field+".name", "is there twice")
+	case s.reads(made.queue):
+		return core.Invalidf(field+".queue", "is there twice")
+	}
+	if err := c.checkTarget(field+".to", e.To); err != nil {
+		return err
+	}
+	s.exchanges = append(s.exchanges, made)
+	return errors.Join(checkShort(field+".name", e.Name), checkShort(field+".to", e.To), checkShort(field+".queue", made.queue))
+}
+
+// checkTarget keeps messages from going in a circle, and from exchanges that
+// are the broker's own.
+func (c *config) checkTarget(field, name string) error {
+	if isOneOf(name, intake.Denied()) && !isOneOf(name, c.AllowTopics) {
+		return core.Invalidf(field, "belongs to the broker itself; allow_topics can allow it")
+	}
+	for _, e := range c.Exchanges {
+		if e.Name == name && !c.AllowLoop {
+			return core.Invalidf(field, "is read by this intake, which would be a loop; if the sink is another broker or virtual host, set allow_loop: true")
+		}
+	}
+	return nil
+}
+
+func isOneOf(name string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		start, any := strings.CutSuffix(p, "*")
+		return name == p || any && strings.HasPrefix(name, start)
+	})
+}
+
+// reads tells whether the intake reads from a queue.
+func (s *settings) reads(queue string) bool {
+	return slices.Contains(s.queues, queue) || slices.ContainsFunc(s.exchanges, func(e exchange) bool { return e.queue == queue })
+}
+
+// checkShort tells whether text fits into a short string of the protocol.
+func checkShort(field, text string) error {
+	switch {
+	case len(text) > maxShort:
+		return core.Invalidf(field, "is longer than %d bytes", maxShort)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		return core.Invalidf(field, "has control characters or invalid UTF-8")
+	}
+	return nil
+}
+
+// setArguments makes of numbers what brokers expect: JSON knows floats only.
+func (c *config) setArguments(s *settings) error {
+	s.queueArguments = make(map[string]any, len(c.QueueArguments))
+	for name, value := range c.QueueArguments {
+		switch v := value.(type) {
+		case string, bool:
+			s.queueArguments[name] = v
+		case float64:
+			s.queueArguments[name] = v
+			if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+				s.queueArguments[name] = int64(v)
+			}
+		default:
+			return core.Invalidf("queue_arguments."+core.Shorten(name, 64), "must be a string, a number or a boolean")
+		}
+	}
+	return nil
+}
+
+// declareOn makes what the intake reads from, if need be: the exchange, and a
+// queue that gets everything from it. With the types topic and headers that is
+// what these keys and no arguments mean.
+func (e *exchange) declareOn(channel *amqp091.Channel, arguments map[string]any) error {
+	if err := channel.ExchangeDeclare(e.name, e.kind, true, false, false, false, nil); err != nil {
+		return fmt.Errorf("declare exchange %s: %w", e.name, err)
+	}
+	if _, err := channel.QueueDeclare(e.queue, true, false, false, false, arguments); err != nil {
+		return fmt.Errorf("declare queue %s: %w", e.queue, err)
+	}
+	if err := channel.QueueBind(e.queue, "#", e.name, false, nil); err != nil {
+		return fmt.Errorf("bind queue %s: %w", e.queue, err)
+	}
+	return nil
+}

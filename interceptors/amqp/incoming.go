@@ -1,0 +1,179 @@
+package amqpdoor
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/dialect"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
+)
+
+// incoming is a delivery on its way to become a message.
+type incoming struct {
+	*source
+	*amqp091.Delivery
+	m       *core.Message
+	headers []dialect.Header // in the order of their names, as a table has none
+}
+
+// item makes a message of d, or a refusal. It is the same each time that d is
+// delivered.
+func (s *source) item(d *amqp091.Delivery) intake.Item {
+	in := &incoming{source: s, Delivery: d, m: &core.Message{Body: d.Body, Priority: int(min(d.Priority, core.MaxPriority))}}
+	if d.Body == nil {
+		in.m.Body = []byte{} // AMQP has no null
+	}
+	return intake.Item{Message: in.m, Err: in.read()}
+}
+
+func (in *incoming) read() error {
+	if isUnreadable(in.Delivery) {
+		return core.Invalidf("headers", "can't be read: they nest too deep, are too many, or have a type that is not known")
+	}
+	in.headers = make([]dialect.Header, 0, len(in.Headers))
+	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		if !isCount(name) {
+			in.headers = append(in.headers, dialect.Header{Name: name, Value: in.Headers[name]})
+		}
+	}
+	from := intake.Source{Topic: in.topic(in.RoutingKey), Sent: in.Timestamp, ID: in.messageID()}
+	rest, err := in.rules.Apply(in.m, from, in.headers)
+	if err != nil {
+		return err
+	}
+	if in.settings.requireMessageID && in.m.ID == "" {
+		return core.Invalidf("message_id", "is missing, and the intake is set to require_message_id")
+	}
+	if in.UserId != "" && !in.settings.dropUserID {
+		return core.Invalidf("user_id", "can't be passed on, as the broker takes it from the one who logged in with it only; drop_user_id in the settings of the intake can leave it out")
+	}
+	kinds, err := in.setHeaders(rest)
+	if err != nil {
+		return err
+	}
+	in.setProperties(from, kinds)
+	return nil
+}
+
+// isCount tells the headers in which a broker counts deliveries. They are not
+// the message's own, and not the same each time.
+func isCount(name string) bool { return name == "x-delivery-count" || name == "x-acquired-count" }
+
+// messageID makes of the property an ID. With neither that nor a header there is
+// nothing by which a message that is delivered again is known.
+func (in *incoming) messageID() string {
+	if in.MessageId == "" {
+		return ""
+	}
+	return in.ids.of(in.MessageId)
+}
+
+// setHeaders sets the message's own headers and returns the letters of their
+// types.
+func (in *incoming) setHeaders(rest []int) (kinds string, err error) {
+	var letters strings.Builder
+	in.m.Headers = make([]core.Header, 0, len(rest))
+	for _, at := range rest {
+		h := in.headers[at]
+		kind, text, err := fieldText(h.Value)
+		if err != nil {
+			return "", core.Invalidf("headers", "have %q, which %v", core.Shorten(h.Name, 64), err)
+		}
+		in.m.Headers = append(in.m.Headers, core.Header{Name: h.Name, Value: text})
+		letters.WriteString(kind)
+	}
+	return strings.TrimRight(letters.String(), "S"), nil
+}
+
+// setProperties keeps what else came with the message, as the settings say.
+func (in *incoming) setProperties(from intake.Source, kinds string) {
+	switch in.settings.properties {
+	case propertiesAMQP:
+		in.m.Options = make(map[string]string, 8)
+		in.setOptions(from, kinds)
+	case propertiesHeaders:
+		for _, p := range in.texts() {
+			if p.text != "" {
+				in.m.Headers = append(in.m.Headers, core.Header{Name: strings.ReplaceAll(p.name, "_", "-"), Value: []byte(p.text)})
+			}
+		}
+	}
+}
+
+type property struct{ name, text string }
+
+// texts are the properties that are text, by the names of an AMQP sink's
+// options.
+func (in *incoming) texts() [7]property {
+	return [...]property{{"content_type", in.ContentType}, {"content_encoding", in.ContentEncoding}, {"type", in.Type},
+		{"app_id", in.AppId}, {"correlation_id", in.CorrelationId}, {"reply_to", in.ReplyTo}, {"expiration_ms", in.Expiration}}
+}
+
+// setOptions is for an AMQP sink: it makes the message as it came.
+func (in *incoming) setOptions(from intake.Source, kinds string) {
+	options := in.m.Options
+	for _, p := range in.texts() {
+		if p.text != "" {
+			options[p.name] = p.text
+		}
+	}
+	options["message_id"] = in.MessageId
+	if in.Priority > core.MaxPriority {
+		options["priority"] = strconv.Itoa(int(in.Priority))
+	}
+	if !in.Timestamp.IsZero() {
+		options["timestamp"] = strconv.FormatInt(in.Timestamp.Unix(), 10)
+	}
+	if kinds != "" {
+		options["header_types"] = kinds
+	}
+	if n, ok := in.xDelay(); ok && in.settings.negate {
+		options["x_delay"] = strconv.FormatInt(n, 10)
+	}
+	if in.exchange == nil {
+		return
+	}
+	options["exchange"] = in.exchange.to
+	if in.m.Topic == from.Topic && from.Topic != in.RoutingKey {
+		options["routing_key"] = in.RoutingKey
+	}
+}
+
+// xDelay returns what the delayed message plug-in would leave in the header of
+// that name: the delay negated, or what stood there if it was not above zero.
+// The header has been read, so that it is a number.
+func (in *incoming) xDelay() (int64, bool) {
+	for _, h := range in.headers {
+		if !in.rules.Knows(h.Name) || !strings.EqualFold(strings.ReplaceAll(h.Name, "_", "-"), "x-delay") {
+			continue
+		}
+		if in.m.Delay > 0 {
+			return -int64((in.m.Delay + time.Millisecond - 1) / time.Millisecond), true
+		}
+		return notAbove(h.Value), true
+	}
+	return 0, false
+}
+
+// notAbove is a number that is not above zero.
+func notAbove(value any) int64 {
+	switch v := value.(type) {
+	case float32:
+		return int64(max(math.Ceil(float64(v)), math.MinInt64))
+	case float64:
+		return int64(max(math.Ceil(v), math.MinInt64))
+	}
+	kind, text, err := fieldText(value)
+	if err != nil || kind == "F" || kind == "A" {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(text), 10, 64) // what is too small becomes the smallest
+	return min(n, 0)
+}

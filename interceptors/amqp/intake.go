@@ -1,0 +1,136 @@
+package amqpdoor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
+)
+
+// Intake takes messages from RabbitMQ queues. Make it with New; Run is its
+// core.Door.
+type Intake struct {
+	name     string
+	settings settings
+	sources  []*source
+	rejecter *rejecter // nil: there is no place for what is refused
+	parker   *intake.Parker
+	log      *slog.Logger
+}
+
+// New makes an Intake of that name from its configuration in JSON, see the
+// package documentation. The name is part of the messages' IDs: instances that
+// share the work have the same. Nothing is dialled. A fault in the configuration
+// is a *core.InvalidError. A nil log discards.
+func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logger) (*Intake, error) {
+	if err := core.CheckSinkName(name); err != nil {
+		return nil, core.Invalidf("name", "%s", err.Reason)
+	}
+	c, s, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	i := &Intake{name: name, settings: s, log: log, parker: &intake.Parker{In: in, Name: name, Log: log}}
+	if s.rejectQueue != "" || s.rejectExchange != "" {
+		i.rejecter = &rejecter{settings: &i.settings}
+	}
+	if err := i.addQueues(c.Config, in); err != nil {
+		return nil, err
+	}
+	if err := i.addExchanges(c.Config, in); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+func dialects() []string { return []string{"native", "rabbitmq", "amqp1", "cloudevents"} }
+
+func (i *Intake) addQueues(c intake.Config, in *core.Interceptor) error {
+	if len(i.settings.queues) == 0 {
+		return checkNoQueues(c)
+	}
+	rules, err := intake.NewRules(c, in, dialects(), i.settings.queues...)
+	if err != nil {
+		return err
+	}
+	for _, queue := range i.settings.queues {
+		i.sources = append(i.sources, i.newSource(queue, nil, rules))
+	}
+	return nil
+}
+
+// checkNoQueues refuses what would have no effect.
+func checkNoQueues(c intake.Config) error {
+	switch {
+	case c.Topic != "":
+		return core.Invalidf("topic", "is of use with queues only: what comes from exchanges keeps its routing key")
+	case c.TrimSuffix != "":
+		return core.Invalidf("trim_suffix", "is of use with queues only: what comes from exchanges keeps its routing key")
+	}
+	return nil
+}
+
+func (i *Intake) addExchanges(c intake.Config, in *core.Interceptor) error {
+	if len(i.settings.exchanges) == 0 {
+		return nil
+	}
+	c.Topic, c.TrimSuffix = "{topic}", ""               // these are about queues
+	c.Untagged = cmp.Or(c.Untagged, intake.UntaggedNow) // as the plugin has it
+	rules, err := intake.NewRules(c, in, dialects())
+	if err != nil {
+		return err
+	}
+	for n := range i.settings.exchanges {
+		e := &i.settings.exchanges[n]
+		i.sources = append(i.sources, i.newSource(e.queue, e, rules))
+	}
+	return nil
+}
+
+// Run reads until ctx ends, then lets what is being parked finish, acknowledges
+// it and leaves the rest to the broker. While the broker or the store can't be
+// reached it tries on. Its error is a *intake.RefusedError: going on would lose
+// that message. Run it once.
+func (i *Intake) Run(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var group sync.WaitGroup
+	errs := make([]error, len(i.sources))
+	for n, s := range i.sources {
+		group.Go(func() {
+			if errs[n] = s.run(ctx); errs[n] != nil {
+				end(errs[n])
+			}
+		})
+	}
+	group.Wait()
+	if i.rejecter != nil {
+		i.rejecter.close()
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Report returns what has been done so far. Lag counts the messages that the
+// queues had ready when they were last asked, some seconds ago at most; -1 if
+// none has answered.
+func (i *Intake) Report() intake.Report {
+	r := i.parker.Report()
+	for _, s := range i.sources {
+		if n := s.waiting.Load(); n >= 0 {
+			r.Lag = max(r.Lag, 0) + n
+		}
+	}
+	return r
+}

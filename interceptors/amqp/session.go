@@ -1,0 +1,302 @@
+package amqpdoor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/interceptors/intake"
+)
+
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = 5 * time.Second
+	countEvery = 5 * time.Second
+	// ackPause is how long what is parked may wait to be acknowledged together
+	// with more: acknowledgements cost the broker something, too.
+	ackPause = 2 * time.Millisecond
+)
+
+var errEnded = errors.New("the broker has ended the consumer")
+
+// run reads the queue until ctx ends, on one connection after another.
+func (s *source) run(ctx context.Context) error {
+	trouble := troubles{log: s.log.With("intake", s.name, "queue", s.queue)}
+	pause, next := firstPause, rand.IntN(len(s.settings.nodes))
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := s.serve(ctx, &next, trouble.over)
+		if _, refused := errors.AsType[*intake.RefusedError](err); refused {
+			return fmt.Errorf("queue %s: %w", s.queue, err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		trouble.report("can't read from the queue", err)
+		next++
+		if time.Since(began) > maxPause {
+			pause = firstPause
+		}
+		sleep(ctx, pause/2+rand.N(pause/2))
+		pause = min(2*pause, maxPause)
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// session is one connection that reads one queue.
+type session struct {
+	*source
+	connection *connection
+	channel    *amqp091.Channel
+	arrived    chan amqp091.Delivery
+	helpers    sync.WaitGroup
+	soon       *time.Timer // acknowledges
+
+	mu     sync.Mutex
+	parked int    // not yet acknowledged
+	last   uint64 // delivery tag of the last of them: all before are done too
+}
+
+// serve reads until ctx ends or the connection does; it calls started when the
+// broker has let it begin.
+func (s *source) serve(ctx context.Context, next *int, started func()) error {
+	connection, err := s.settings.connect(ctx, next)
+	if err != nil {
+		return err
+	}
+	one := &session{source: s, connection: connection, arrived: make(chan amqp091.Delivery, s.settings.batch)}
+	defer one.helpers.Wait() // that may take until the connection is closed
+	defer func() { connection.close(one.channel) }()
+	deliveries, err := one.begin(ctx)
+	if err != nil {
+		return err
+	}
+	started()
+	return one.work(ctx, deliveries)
+}
+
+// begin makes the broker deliver.
+func (s *session) begin(ctx context.Context) (deliveries <-chan amqp091.Delivery, err error) {
+	err = s.connection.within(ctx, s.settings.dialTimeout, func() error {
+		if err := s.checkReject(); err != nil {
+			return err
+		}
+		channel, err := s.connection.Channel()
+		if err != nil {
+			return fmt.Errorf("open a channel: %w", err)
+		}
+		s.channel = channel
+		if s.exchange != nil && s.exchange.declare {
+			if err := s.exchange.declareOn(channel, s.settings.queueArguments); err != nil {
+				return err
+			}
+		}
+		if err := channel.Qos(s.settings.prefetch, 0, false); err != nil {
+			return fmt.Errorf("set prefetch: %w", err)
+		}
+		if deliveries, err = channel.Consume(s.queue, connectionName+"-"+s.name, false, false, false, false, nil); err != nil {
+			return fmt.Errorf("consume: %w", err)
+		}
+		return nil
+	})
+	return deliveries, err
+}
+
+// checkReject looks whether there is a place for what will be refused: better
+// now than when it is needed.
+func (s *session) checkReject() error {
+	if s.rejecter == nil {
+		return nil
+	}
+	channel, err := s.connection.Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	defer channel.Close()
+	if name := s.settings.rejectQueue; name != "" {
+		if _, err := channel.QueueDeclarePassive(name, true, false, false, false, nil); err != nil {
+			return fmt.Errorf("look up the reject queue: %w", err)
+		}
+		return nil
+	}
+	if err := channel.ExchangeDeclarePassive(s.settings.rejectExchange, amqp091.ExchangeDirect, true, false, false, false, nil); err != nil {
+		return fmt.Errorf("look up the reject exchange: %w", err)
+	}
+	return nil
+}
+
+// work parks what is delivered. It returns when ctx ends, or the channel has,
+// or a message must not be lost.
+func (s *session) work(ctx context.Context, deliveries <-chan amqp091.Delivery) error {
+	closes := s.channel.NotifyClose(make(chan *amqp091.Error, 1))
+	// What is not parked when the channel ends will be delivered again: to go on
+	// with it could only park it twice.
+	life, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	// A timer, as Park may hold on for long. If it fails the channel has ended.
+	s.soon = time.AfterFunc(ackPause, func() { _ = s.acknowledge() })
+	defer s.soon.Stop()
+	s.helpers.Go(func() {
+		select {
+		case reason, ok := <-closes:
+			if ok {
+				end(reason)
+			} else {
+				end(errEnded)
+			}
+		case <-life.Done():
+		}
+	})
+	s.helpers.Go(func() { s.pump(life, end, deliveries) })
+	s.helpers.Go(func() { s.count(life) })
+	for {
+		batch, err := s.gather(life)
+		if err == nil {
+			err = s.park(life, batch)
+		}
+		if err != nil {
+			return errors.Join(err, s.acknowledge())
+		}
+	}
+}
+
+func (s *session) park(ctx context.Context, batch []amqp091.Delivery) error {
+	items := make([]intake.Item, 0, len(batch))
+	for n := range batch {
+		items = append(items, s.item(&batch[n]))
+	}
+	err := s.parker.Park(ctx, items, s.rejectTo(batch))
+	return errors.Join(err, s.settle(batch, items))
+}
+
+// pump hands on what has come, so that gather finds it there: the library has
+// no more than one ready at a time.
+func (s *session) pump(ctx context.Context, end context.CancelCauseFunc, deliveries <-chan amqp091.Delivery) {
+	for {
+		select {
+		case d, ok := <-deliveries:
+			if !ok {
+				end(errEnded)
+				return
+			}
+			select {
+			case s.arrived <- d:
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gather returns what has arrived, and waits for the first.
+func (s *session) gather(ctx context.Context) ([]amqp091.Delivery, error) {
+	var batch []amqp091.Delivery
+	select {
+	case d := <-s.arrived:
+		batch = append(make([]amqp091.Delivery, 0, len(s.arrived)+1), d)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	for len(batch) < s.settings.batch {
+		select {
+		case d := <-s.arrived:
+			batch = append(batch, d)
+		default:
+			return batch, nil
+		}
+	}
+	return batch, nil
+}
+
+// settle notes what is done of a batch, and acknowledges it unless more is
+// likely to come soon.
+func (s *session) settle(batch []amqp091.Delivery, items []intake.Item) error {
+	done := 0
+	for done < len(items) && items[done].Done {
+		done++
+	}
+	if done == len(items) && s.later(batch[done-1].DeliveryTag, done) {
+		return nil
+	}
+	if err := s.acknowledge(); err != nil {
+		return err
+	}
+	for n := range items {
+		if items[n].Done && done < len(items) {
+			if err := s.channel.Ack(batch[n].DeliveryTag, false); err != nil {
+				return fmt.Errorf("acknowledge: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// later notes that all up to a delivery tag are parked, count more than before,
+// and has that acknowledged in a moment. False: there are too many to wait.
+func (s *session) later(tag uint64, count int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parked == 0 {
+		s.soon.Reset(ackPause)
+	}
+	s.last, s.parked = tag, s.parked+count
+	return s.parked < s.settings.prefetch/4
+}
+
+// acknowledge tells the broker of what is parked.
+func (s *session) acknowledge() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parked == 0 {
+		return nil
+	}
+	s.parked = 0
+	if err := s.channel.Ack(s.last, true); err != nil {
+		return fmt.Errorf("acknowledge: %w", err)
+	}
+	return nil
+}
+
+func (s *session) rejectTo(batch []amqp091.Delivery) func(context.Context, []intake.Rejection) error {
+	if s.rejecter == nil {
+		return nil
+	}
+	return func(ctx context.Context, rejected []intake.Rejection) error {
+		return s.rejecter.write(ctx, s.queue, batch, rejected)
+	}
+}
+
+// count asks now and then how many messages wait.
+func (s *session) count(ctx context.Context) {
+	defer s.waiting.Store(-1)
+	ticker := time.NewTicker(countEvery)
+	defer ticker.Stop()
+	channel, err := s.connection.Channel()
+	for err == nil {
+		var q amqp091.Queue
+		if q, err = channel.QueueDeclarePassive(s.queue, true, false, false, false, nil); err == nil {
+			s.waiting.Store(int64(q.Messages))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,187 @@
+//go:build unix
+
+package amqpdoor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/sinks/sinktest"
+)
+
+// TestCutOff: whenever the connection breaks, all is parked once.
+func TestCutOff(t *testing.T) {
+	r := newRig(t)
+	in := r.queue(".delayed", nil)
+	wire := sinktest.NewWire(t)
+	const total = 3000
+	r.publish(in, numbered(0, total)...)
+	parks := 0
+	r.store.after = func() {
+		if parks++; parks%3 == 0 && parks < 30 { // parked, but not acknowledged
+			wire.Faults().Cut(t)
+		}
+	}
+	door := r.run(r.intake(map[string]any{"urls": []string{"amqp://guest:guest@127.0.0.1:1/", r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}, "batch": 100, "prefetch": 250}))
+	r.store.await(t, total)
+	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 })
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	if n := r.ready(in); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+	r.store.wantOnce(t, total)
+	if door.Report().Duplicates == 0 {
+		t.Error("nothing came twice, so that nothing was tried")
+	}
+}
+
+// TestKilled: what an intake had in hand when it was killed is parked once by
+// the next.
+func TestKilled(t *testing.T) {
+	r := newRig(t)
+	in := r.queue(".delayed", map[string]any{"x-queue-type": "quorum"})
+	wire := sinktest.NewWire(t)
+	const total = 1000
+	r.publish(in, numbered(0, total)...)
+	down := false
+	r.store.after = func() {
+		if !down {
+			down = true
+			wire.Faults().Down(t) // no acknowledgement comes through any more
+		}
+	}
+	first := r.run(r.intake(map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}}))
+	r.store.until(t, "the first", func() bool { return down })
+	first.stop()
+	r.run(r.intake(map[string]any{"queues": []string{in}}))
+	r.store.await(t, total)
+	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 })
+	r.store.wantOnce(t, total)
+}
+
+// TestStoreAway: nothing is skipped, rejected or acknowledged while the store
+// fails, whatever the way.
+func TestStoreAway(t *testing.T) {
+	r := newRig(t)
+	in, rejects := r.queue(".delayed", nil), r.queue(".rejected", nil)
+	door := r.run(r.intake(map[string]any{"queues": []string{in}, "reject_queue": rejects, "prefetch": 20}))
+	published := 0
+	for _, fault := range []error{core.ErrUnavailable, core.ErrFull, core.ErrUnknown, errors.New("unheard of")} {
+		r.store.setFail(fault)
+		r.publish(in, numbered(published, published+50)...)
+		published += 50
+		r.store.mu.Lock()
+		before := r.store.failed
+		r.store.mu.Unlock()
+		r.store.until(t, "some tries", func() bool { return r.store.failed > before+3 })
+		waitFor(t, "30 messages left in the queue, as a prefetch of 20 is in hand", func() bool { return r.ready(in) == 30 })
+		r.store.setFail(nil)
+		r.store.await(t, published)
+	}
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	r.store.wantOnce(t, published)
+	if report := door.Report(); report.Rejected != 0 || report.Retried == 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// TestStopWhileStoreAway: what is not parked stays in the broker.
+func TestStopWhileStoreAway(t *testing.T) {
+	r := newRig(t)
+	in := r.queue(".delayed", nil)
+	r.publish(in, numbered(0, 50)...)
+	r.store.setFail(core.ErrUnavailable)
+	door := r.run(r.intake(map[string]any{"queues": []string{in}}))
+	door.parker.Linger = 10 * time.Millisecond
+	r.store.until(t, "a try", func() bool { return r.store.failed > 1 })
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "all back in the queue", func() bool { return r.ready(in) == 50 })
+}
+
+// TestSilentBroker: a broker that says nothing any more holds nobody back who
+// wants to stop, and one that is slow to begin is tried again.
+func TestSilentBroker(t *testing.T) {
+	r := newRig(t)
+	in := r.queue(".delayed", nil)
+	wire := sinktest.NewWire(t)
+	heal := wire.Faults().Stall(t)
+	settings := map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}, "dial_timeout": "300ms", "write_timeout": "300ms"}
+	door := r.run(r.intake(settings))
+	time.Sleep(time.Second)
+	heal()
+	r.publish(in, numbered(0, 1)...)
+	r.store.await(t, 1)
+	heal = wire.Faults().Stall(t)
+	defer heal()
+	began := time.Now()
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s to stop", took)
+	}
+}
+
+// TestQueueComesAndGoes: a queue that is missing, or is deleted, is waited for,
+// and the others are read meanwhile.
+func TestQueueComesAndGoes(t *testing.T) {
+	r := newRig(t)
+	other := r.queue(".other", nil)
+	in := r.name + ".delayed"
+	door := r.run(r.intake(map[string]any{"queues": []string{in, other}}))
+	r.publish(other, numbered(0, 1)...)
+	r.store.await(t, 1)
+	r.queue(".delayed", nil)
+	r.publish(in, numbered(1, 2)...)
+	r.store.await(t, 2)
+	if _, err := r.channel.QueueDelete(in, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	r.publish(other, numbered(2, 3)...)
+	r.store.await(t, 3)
+	r.queue(".delayed", nil)
+	r.publish(in, numbered(3, 4)...)
+	r.store.await(t, 4)
+	waitFor(t, "a count", func() bool { return door.Report().Lag == 0 })
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	r.store.wantOnce(t, 4)
+}
+
+// TestAlarmAndRestart: a broker that is short of memory holds up what is
+// rejected, and nothing else; and one that is killed and comes back is read on.
+func TestAlarmAndRestart(t *testing.T) {
+	r := rigOf(t, servers.RabbitMQ(t))
+	in, other, rejects := r.queue(".delayed", nil), r.queue(".other", nil), r.queue(".rejected", nil)
+	r.publish(in, delayed("bad", "bad"))
+	r.publish(other, numbered(0, 10)...)
+	r.MemoryAlarm(true)
+	door := r.run(r.intake(map[string]any{"queues": []string{in, other}, "reject_queue": rejects, "confirm_timeout": "300ms"}))
+	r.store.await(t, 10)
+	waitFor(t, "tries", func() bool { return door.Report().Retried > 1 })
+	waitFor(t, "acknowledgements", func() bool { return strings.Contains(r.Ctl("list_queues", "name", "messages"), other+"\t0\n") })
+	r.MemoryAlarm(false)
+	if d := r.take(r.channel, rejects); string(d.Body) != "bad" {
+		t.Errorf("%+v", d)
+	}
+	r.Kill()
+	r.Start()
+	r.channel = r.open(r.URL())
+	r.publish(other, numbered(10, 20)...)
+	r.store.await(t, 20)
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	r.store.wantOnce(t, 20)
+}
