@@ -45,10 +45,41 @@ proto: .cache/proto/buf ## Check the protocols of plugins and gRPC, and generate
 fmt: ## Format the code
 	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
 
+# go test fuzzes one target of one package at a time.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (30s), one after the other; what fails is kept in testdata/fuzz
+	@failed=; \
+	for dir in $$(git grep -l --untracked '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
+		targets=$$($(GO) test -list '^Fuzz' "./$$dir" | grep '^Fuzz') || failed="$$failed $$dir"; \
+		for target in $$targets; do \
+			echo "== $$dir $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$dir" || failed="$$failed $$dir:$$target"; \
+		done; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
 .PHONY: bench
 bench: ## Measure speed and memory beside the raw limit of this machine; takes ten minutes
 	$(GO) test -run '^$$' -bench . -benchmem ./core/... ./interceptors/...
 	$(GO) run ./integration/bench
+
+# SEEDS is how many seeds each row of the full profile gets; SEED is the first.
+SEEDS ?= 20
+SEED  ?= 1
+
+.PHONY: faults
+faults: ## Try bridges and Redis under faults, each for some seconds; takes five minutes
+	$(GO) run ./integration/faults -seed $(SEED)
+
+.PHONY: faults-full
+faults-full: ## Try every fault with SEEDS=20 seeds each; takes hours
+	$(GO) run ./integration/faults -all -seed $(SEED) -seeds $(SEEDS)
+
+.PHONY: mutants
+mutants: ## Plant faults in copies of the code and see whether the fault harness finds them
+	$(GO) run ./integration/faults -mutants -seed $(SEED)
 
 .PHONY: brokers
 brokers: ## Start Redis, Kafka, RocketMQ and RabbitMQ, print a configuration for them, end them on Ctrl-C

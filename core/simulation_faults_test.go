@@ -201,13 +201,8 @@ func (s *shakySink) Deliver(ctx context.Context, batch []*core.Message) error {
 	} else {
 		s.dawdle(50 * time.Millisecond)
 	}
-	switch {
-	case s.strikes(8):
-		return core.Classify(core.Retry, errors.New("broker is away"))
-	case s.strikes(8):
-		return core.Classify(core.Blocked, errors.New("broker wants another login"))
-	case s.strikes(20):
-		panic("a message that the encoder can't bear")
+	if err := s.refuse(); err != nil {
+		return err
 	}
 	verdicts := make(core.BatchError, len(batch))
 	for n, m := range batch {
@@ -223,16 +218,32 @@ func (s *shakySink) Deliver(ctx context.Context, batch []*core.Message) error {
 	return verdicts
 }
 
+// refuse fails a batch before anything of it is sent, sometimes.
+func (s *shakySink) refuse() error {
+	if s.strikes(8) {
+		return core.Classify(core.Retry, errors.New("broker is away"))
+	}
+	if s.strikes(8) {
+		return core.Classify(core.Blocked, errors.New("broker wants another login"))
+	}
+	if s.strikes(20) {
+		panic("a message that the encoder can't bear")
+	}
+	return nil
+}
+
 // one is the verdict on one message.
 func (s *shakySink) one(m *core.Message) error {
-	switch {
-	case string(m.Body) == poison:
+	if string(m.Body) == poison {
 		return core.Classify(core.Permanent, errors.New("poison"))
-	case s.strikes(5):
+	}
+	if s.strikes(5) {
 		return core.Classify(core.Retry, errors.New("not now"))
-	case s.strikes(5):
+	}
+	if s.strikes(5) {
 		return core.Classify(core.TopicBlocked, errors.New("topic is missing"))
-	case s.strikes(5):
+	}
+	if s.strikes(5) {
 		if s.below(2) == 0 {
 			s.keep(m)
 		}

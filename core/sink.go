@@ -92,7 +92,7 @@ func (c Class) String() string {
 type SinkError struct {
 	Class Class
 	// After, if positive, is how long the broker asked us to wait. It is used
-	// when it is longer than the engine's own back-off.
+	// when it is longer than the engine's own back-off, and up to seven days.
 	After time.Duration
 	Err   error
 }

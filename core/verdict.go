@@ -114,9 +114,11 @@ func waitAsLate(policy RetryPolicy, late time.Duration) time.Duration {
 	return time.Duration(float64(full) * (1 - policy.Jitter*rand.Float64()))
 }
 
+// askedFor is how long the broker asked us to wait, but no longer than a policy
+// may make a message wait.
 func askedFor(err error) time.Duration {
 	if e, ok := errors.AsType[*SinkError](err); ok {
-		return e.After
+		return min(e.After, maxRetryWait)
 	}
 	return 0
 }

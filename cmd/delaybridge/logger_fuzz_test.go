@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -25,7 +27,11 @@ func FuzzLogger(f *testing.F) {
 		for _, format := range []string{"text", "json"} {
 			var out bytes.Buffer
 			log := newLogger(&out, config.Log{Level: "info", Format: format})
-			log.Info(message, "v", value, "err", errors.New(value), "k"+name, "")
+			record := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
+			record.Add("v", value, "err", errors.New(value), "k"+name, "")
+			if err := log.Handler().Handle(t.Context(), record); err != nil {
+				t.Fatal(err)
+			}
 			line, more, ended := strings.Cut(out.String(), "\n")
 			if !ended || more != "" || !utf8.ValidString(line) || strings.ContainsFunc(line, unseen) {
 				t.Errorf("%s: %q", format, out.String())

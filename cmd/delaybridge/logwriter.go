@@ -9,9 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// visible writes lines of JSON on to another writer, with escapes in place of
-// what JSON lets stand in a string but a terminal acts on, or shows in another
-// order: log lines hold texts of producers and brokers.
+// visible writes log lines on to another writer, with escapes in place of what
+// the handlers let stand but a terminal acts on, or shows in another order: log
+// lines hold texts of producers and brokers. In JSON that can be within a string
+// only; of text it is DEL, in a word without quotes.
 type visible struct{ to io.Writer }
 
 func (v visible) Write(line []byte) (int, error) {
@@ -36,5 +37,6 @@ func (v visible) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// hidden tells control and format characters; JSON escapes those of ASCII but one.
+// hidden tells control and format characters; the handlers escape those of ASCII
+// but DEL.
 func hidden(r rune) bool { return r >= 0x7f && unicode.Is(unicode.C, r) }

@@ -58,7 +58,7 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(visible{w}, options))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(slog.NewTextHandler(visible{w}, options))
 }
 
 // serve checks everything that can be checked before it opens what others see.

@@ -185,7 +185,7 @@ func TestDamagedRecordIsADeadLetterAndHoldsUpNobody(t *testing.T) {
 
 func TestLargeBodiesMakeSmallBatches(t *testing.T) {
 	config := freshConfig(t)
-	config.Buckets = 1
+	config.Buckets, config.Ownership = 1, time.Minute // nobody renews it here
 	s := open(t, config)
 	messages := make([]*core.Message, 500)
 	for n := range messages {

@@ -111,6 +111,10 @@ func (v *server) run(ctx context.Context) error {
 			v.leaveBucket(inner, t)
 		}
 	}
+	if stopping != nil { // told to stop while it owned nothing
+		v.depart(inner)
+		v.announce(inner)
+	}
 	return nil
 }
 

@@ -72,7 +72,7 @@ func (p *Parker) logRejected(items []Item, rejected []Rejection) {
 	if m := items[rejected[0].Index].Message; m != nil {
 		id = m.ID
 	}
-	p.log().Warn("records rejected", "intake", p.Name, "records", len(rejected), "message_id", id, "err", core.Shorten(rejected[0].Reason.Error(), core.MaxErrorText))
+	p.log().Warn("records rejected", "intake", p.Name, "records", len(rejected), "message_id", core.Shorten(id, core.MaxIDLen), "err", core.Shorten(rejected[0].Reason.Error(), core.MaxErrorText))
 }
 
 func (p *Parker) log() *slog.Logger {

@@ -3,6 +3,7 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -59,5 +60,12 @@ func verdictOf(r *sinkv1.Result) error {
 	if err == nil {
 		err = errors.New(r.GetError())
 	}
-	return &core.SinkError{Class: class, After: time.Duration(max(r.GetAfterMs(), 0)) * time.Millisecond, Err: err}
+	return &core.SinkError{Class: class, After: afterOf(r), Err: err}
+}
+
+// afterOf is the wait that a plugin asks for: none if it is negative, and the
+// longest that there is if it is more than that.
+func afterOf(r *sinkv1.Result) time.Duration {
+	const longest = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(r.GetAfterMs(), 0), longest)) * time.Millisecond
 }
