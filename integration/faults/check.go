@@ -1,0 +1,229 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// finding is one breach of a law.
+type finding struct {
+	law  string // L1 to L10
+	text string
+}
+
+// laws are what holds for one run.
+type laws struct {
+	offset    time.Duration // Redis's clock minus ours
+	ownership time.Duration
+	healed    time.Time     // when the last fault was over
+	drained   time.Time     // when nothing more was to be expected; zero: it never came
+	drainIn   time.Duration // L7
+	// perFault bounds how many messages one fault may repeat.
+	perFault int
+	// rolledBack: Redis may have lost what it said it had done, other than what was
+	// waited for. So the number of an attempt may come twice.
+	rolledBack bool
+}
+
+const (
+	clockSlack = 5 * time.Millisecond
+	// beforeFault is how long before a fault a delivery may lie that was not settled
+	// when it struck. On a busy machine that is more than the milliseconds it takes.
+	beforeFault = 1500 * time.Millisecond
+	afterFault  = 4 * time.Second
+	maxFindings = 20
+)
+
+// check judges a ledger by L1 to L7.
+func (w laws) check(l *ledger) []finding {
+	var all []finding
+	repeats := 0
+	for _, a := range l.accounts() {
+		all = append(all, w.lost(a)...)
+		all = append(all, w.phantom(a)...)
+		all = append(all, w.corrupt(a)...)
+		all = append(all, w.early(a)...)
+		all = append(all, w.cancelled(a)...)
+		all = append(all, w.repeated(a, l.faults)...)
+		repeats += max(0, len(a.arrivals)-1)
+	}
+	if limit := w.perFault * len(l.faults); repeats > limit {
+		all = append(all, finding{"L6", fmt.Sprintf("%d repeats, and %d faults explain %d at most", repeats, len(l.faults), limit)})
+	}
+	return append(all, w.late(l)...)
+}
+
+// lost is L1: what was accepted arrives, or is a dead letter, or cancelled, or is
+// still parked.
+func (w laws) lost(a *account) []finding {
+	switch {
+	case !a.accepted(), a.settled(), a.maybeCancelled():
+		return nil
+	case a.parked == "":
+		return []finding{{"L1", a.name + " was accepted, has not arrived and is not in the store"}}
+	case a.parked == "delivered":
+		return []finding{{"L1", a.name + " was accepted and has not arrived, and the store says that it is delivered"}}
+	}
+	return nil
+}
+
+// late is L7: when the faults are over, all that is due goes out in time.
+func (w laws) late(l *ledger) []finding {
+	var all []finding
+	for _, a := range l.accounts() {
+		if a.accepted() && !a.settled() && a.parked != "" && a.parked != "delivered" && a.parked != "cancelled" {
+			all = append(all, finding{"L7", fmt.Sprintf("%s is still %s, %s after it was due", a.name, a.parked, w.drainIn)})
+		}
+	}
+	if len(all) == 0 && (w.drained.IsZero() || w.drained.Sub(w.healed) > w.drainIn) {
+		all = append(all, finding{"L7", fmt.Sprintf("not drained within %s", w.drainIn)})
+	}
+	return all
+}
+
+// phantom is L2: what arrives was sent, and was not said to be refused.
+func (w laws) phantom(a *account) []finding {
+	if len(a.arrivals) == 0 {
+		return nil
+	}
+	sent := false
+	for _, e := range a.calls {
+		sent = sent || e.Kind == accepting
+	}
+	switch {
+	case !sent:
+		return []finding{{"L2", a.name + " arrived, and nobody sent it"}}
+	case !a.any(accepting, done, duplicate, unknown):
+		return []finding{{"L2", a.name + " arrived, and its producer was told that it is not stored"}}
+	}
+	return nil
+}
+
+// corrupt is L3: what arrives is what was sent, under the id that was told.
+func (w laws) corrupt(a *account) []finding {
+	var all []finding
+	for _, got := range a.arrivals {
+		fits, sent := false, false
+		for _, e := range a.calls {
+			if e.Kind != accepting {
+				continue
+			}
+			sent = true
+			// A refused conflict is no content of this message.
+			fits = fits || e.Outcome != conflict && e.Content == got.Content && (e.ID == "" || e.ID == got.ID)
+		}
+		if sent && !fits {
+			all = append(all, finding{"L3", fmt.Sprintf("%s arrived as id %s with content %.12s, which nobody sent", a.name, got.ID, got.Content)})
+		}
+	}
+	return all
+}
+
+// early is L4: by Redis's clock nothing arrives before it is due, and nothing is
+// due before the least time that somebody asked for.
+func (w laws) early(a *account) []finding {
+	var all []finding
+	var least time.Time
+	for _, e := range a.calls {
+		if (e.Kind == accepting || e.Kind == rescheduling) && e.Outcome != refused && e.Outcome != conflict &&
+			!e.Least.IsZero() && (least.IsZero() || e.Least.Before(least)) {
+			least = e.Least
+		}
+	}
+	for _, got := range a.arrivals {
+		at := got.Call.Add(w.offset + clockSlack)
+		switch {
+		case at.Before(got.Due):
+			all = append(all, finding{"L4", fmt.Sprintf("%s arrived %s before it was due", a.name, got.Due.Sub(at))})
+		case !least.IsZero() && at.Before(least.Add(w.offset)):
+			all = append(all, finding{"L4", fmt.Sprintf("%s arrived %s before anybody asked for", a.name, least.Add(w.offset).Sub(at))})
+		}
+	}
+	return all
+}
+
+// cancelled is L5: a clean cancel is kept.
+func (w laws) cancelled(a *account) []finding {
+	if len(a.arrivals) > 0 && a.cleanlyCancelled() {
+		return []finding{{"L5", a.name + " arrived, though a cancel said that it never will"}}
+	}
+	return nil
+}
+
+// repeated is L6: what arrives again has a fault as its reason, and says that it
+// is not the first attempt.
+func (w laws) repeated(a *account, faults []fault) []finding {
+	if len(a.arrivals) < 2 {
+		return nil
+	}
+	var all []finding
+	first := 0
+	arrivals := slices.SortedFunc(slices.Values(a.arrivals), func(x, y entry) int { return x.Call.Compare(y.Call) })
+	for n, got := range arrivals {
+		if got.Attempt == 1 {
+			first++
+		}
+		if n > 0 && !w.explained(arrivals[n-1], faults) && !sentLate(got, faults) {
+			all = append(all, finding{"L6", fmt.Sprintf("%s arrived again %s after bridge %s had delivered it, and there was no fault",
+				a.name, got.Call.Sub(arrivals[n-1].Call), arrivals[n-1].Bridge)})
+		}
+	}
+	if first > 1 && !w.rolledBack {
+		all = append(all, finding{"L6", fmt.Sprintf("%s arrived %d times as the first attempt", a.name, first)})
+	}
+	return all
+}
+
+// explained tells whether a fault can have kept a delivery from being settled. A
+// send that was held up was in hand from before it was printed until it was read.
+func (w laws) explained(delivery entry, faults []fault) bool {
+	for _, f := range faults {
+		if f.strikes(delivery.Bridge) && delivery.Return.After(f.From.Add(-beforeFault)) && delivery.Call.Before(f.To.Add(afterFault)) {
+			return true
+		}
+	}
+	return false
+}
+
+// sentLate tells whether the repeat itself comes from a process that a fault held
+// up in the midst of a send, while another sent the message.
+func sentLate(repeat entry, faults []fault) bool {
+	for _, f := range faults {
+		if f.strikes(repeat.Bridge) && repeat.Return.After(f.From) && repeat.Call.Before(f.To.Add(time.Second)) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts is what a run came to.
+type counts struct {
+	sent, accepted, arrived, repeats, dead, cancelled, retried, unknown, refused int
+}
+
+func count(l *ledger) counts {
+	var c counts
+	for _, a := range l.accounts() {
+		c.sent++
+		if a.accepted() {
+			c.accepted++
+		}
+		if len(a.arrivals) > 0 {
+			c.arrived++
+			c.repeats += len(a.arrivals) - 1
+		}
+		if a.dead {
+			c.dead++
+		}
+		if a.any(cancelling, done) {
+			c.cancelled++
+		}
+	}
+	c.retried = l.count(func(e entry) bool { return e.Kind == arriving && e.Attempt > 1 })
+	c.unknown = l.count(func(e entry) bool { return e.Outcome == unknown })
+	c.refused = l.count(func(e entry) bool { return e.Outcome == refused })
+	return c
+}

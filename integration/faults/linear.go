@@ -1,0 +1,250 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// phase is where a message stands, as the contract knows it.
+type phase uint8
+
+const (
+	absent phase = iota
+	waiting
+	inHand
+	delivered
+	cancelled
+	dead
+)
+
+// standing is the state of the model: one message.
+type standing struct {
+	phase   phase
+	content string
+	due     int64 // ms; if loose, not before that
+	loose   bool
+	handed  bool // was in hand: some owner may send it, also later
+	arrived bool
+}
+
+// step is one call or arrival as the model takes it.
+type step struct {
+	entry
+	until int64 // ms until which it may have taken effect
+}
+
+// linearBudget bounds the search of one run. It is seldom felt: a message has a
+// handful of calls.
+const linearBudget = 60 * time.Second
+
+// linear is L8: for each message there is an order of what happened to it that
+// the contract allows and that agrees with the times of all calls. What has no
+// known outcome may have happened at any time since, or never.
+func (w laws) linear(l *ledger) []finding {
+	var all []finding
+	model := w.model()
+	deadline := time.Now().Add(linearBudget)
+	for _, a := range l.accounts() {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return append(all, finding{"L8", "not decided within " + linearBudget.String()})
+		}
+		switch porcupine.CheckOperationsTimeout(model, w.history(a), left) {
+		case porcupine.Illegal:
+			all = append(all, finding{"L8", a.name + ": no order of its calls explains the answers"})
+		case porcupine.Unknown:
+			all = append(all, finding{"L8", a.name + ": not decided in time"})
+		}
+	}
+	return all
+}
+
+func (w laws) history(a *account) []porcupine.Operation {
+	var ops []porcupine.Operation
+	add := func(e entry) {
+		op := porcupine.Operation{Input: step{e, e.Return.Add(w.offset + clockSlack).UnixMilli()}, Call: e.Call.UnixNano(), Return: e.Return.UnixNano()}
+		if e.Outcome == unknown {
+			op.Input, op.Return = step{e, math.MaxInt64}, math.MaxInt64
+		}
+		ops = append(ops, op)
+	}
+	for _, e := range a.calls {
+		add(e)
+	}
+	for _, e := range a.arrivals {
+		add(e)
+	}
+	return ops
+}
+
+// model is the contract of one message. Between any two calls it may have been
+// taken, put back, delivered or given up: see moves.
+func (w laws) model() porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{standing{}} },
+		Step: func(state, input, _ any) []any {
+			in := input.(step)
+			var after []any
+			for _, s := range w.reachable(state.(standing), in.until) {
+				for _, next := range s.after(in) {
+					after = append(after, next)
+				}
+			}
+			return after
+		},
+		DescribeState: func(s any) string { return fmt.Sprintf("%+v", s) },
+	}
+	return m.ToModel()
+}
+
+// reachable are the standings that s can come to by itself until then.
+func (w laws) reachable(s standing, until int64) []standing {
+	all := []standing{s}
+	seen := map[standing]bool{s: true}
+	for n := 0; n < len(all); n++ {
+		for _, next := range w.moves(all[n], until) {
+			if !seen[next] {
+				seen[next] = true
+				all = append(all, next)
+			}
+		}
+	}
+	return all
+}
+
+func (w laws) moves(s standing, until int64) []standing {
+	to := func(p phase) standing { next := s; next.phase = p; return next }
+	switch {
+	case s.phase == waiting && s.due <= until:
+		next := to(inHand)
+		next.handed = true
+		return []standing{next}
+	case s.phase == inHand && s.arrived:
+		return []standing{to(waiting), to(delivered), to(dead)}
+	case s.phase == inHand:
+		return []standing{to(waiting), to(dead)}
+	case s.phase == delivered && w.rolledBack:
+		return []standing{to(waiting)}
+	}
+	return nil
+}
+
+// after are the standings to which a call that was answered so can lead from s;
+// none if it can't have been answered so.
+func (s standing) after(in step) []standing {
+	if in.Outcome == refused {
+		return []standing{s}
+	}
+	switch in.Kind {
+	case accepting:
+		return s.afterAccept(in)
+	case cancelling:
+		return s.afterCancel(in)
+	case rescheduling:
+		return s.afterReschedule(in)
+	case looking:
+		return s.afterGet(in)
+	case arriving:
+		if s.handed {
+			s.arrived = true
+			return []standing{s}
+		}
+	}
+	return nil
+}
+
+func keep(s standing, allowed bool) []standing {
+	if allowed {
+		return []standing{s}
+	}
+	return nil
+}
+
+func (s standing) afterAccept(in step) []standing {
+	same := s.content == in.Content || s.phase == delivered || s.phase == cancelled // of these only the id is known
+	fresh := standing{phase: waiting, content: in.Content, due: in.Due.UnixMilli()}
+	switch in.Outcome {
+	case done:
+		return keep(fresh, s.phase == absent)
+	case duplicate:
+		return keep(s, s.phase != absent && same)
+	case conflict:
+		return keep(s, s.phase != absent && !same)
+	}
+	if s.phase != absent {
+		return []standing{s}
+	}
+	fresh.due, fresh.loose = in.Least.UnixMilli(), true
+	return []standing{s, fresh}
+}
+
+func (s standing) afterCancel(in step) []standing {
+	gone := s
+	gone.phase = cancelled
+	switch in.Outcome {
+	case done:
+		gone.handed = in.Sent
+		return keep(gone, s.phase == waiting && (in.Sent && s.handed || !in.Sent && !s.arrived))
+	case tooLate:
+		return keep(s, s.phase != absent && s.phase != waiting && s.fits(in.State))
+	case notFound:
+		return keep(s, s.phase == absent)
+	}
+	if s.phase == waiting {
+		return []standing{s, gone}
+	}
+	return []standing{s}
+}
+
+func (s standing) afterReschedule(in step) []standing {
+	moved := s
+	moved.due, moved.loose = in.Due.UnixMilli(), false
+	switch in.Outcome {
+	case done:
+		return keep(moved, s.phase == waiting)
+	case tooLate:
+		return keep(s, s.phase != absent && s.phase != waiting && s.fits(in.State))
+	case notFound:
+		return keep(s, s.phase == absent)
+	}
+	if s.phase == waiting {
+		moved.due, moved.loose = in.Least.UnixMilli(), true
+		return []standing{s, moved}
+	}
+	return []standing{s}
+}
+
+func (s standing) afterGet(in step) []standing {
+	switch in.Outcome {
+	case done:
+		told := s.phase != waiting && s.phase != inHand || s.loose || in.Due.UnixMilli() == s.due
+		return keep(s, s.fits(in.State) && told)
+	case notFound:
+		return keep(s, s.phase == absent)
+	}
+	return []standing{s}
+}
+
+// fits tells whether a state that was told is that of s.
+func (s standing) fits(state string) bool {
+	switch state {
+	case "scheduled":
+		return s.phase == waiting
+	case "retrying":
+		return s.phase == waiting && s.handed
+	case "delivering":
+		return s.phase == inHand
+	case "delivered":
+		return s.phase == delivered
+	case "cancelled":
+		return s.phase == cancelled
+	case "dead", "expired":
+		return s.phase == dead
+	}
+	return false
+}

@@ -1,0 +1,70 @@
+//go:build unix
+
+package main
+
+const (
+	luaDir     = "core/redisstore/lua/"
+	storeTests = "./core/redisstore"
+)
+
+// allMutants are the planted faults. Each is a mistake that somebody could make.
+func allMutants() []*mutant {
+	return append(engineMutants(), storeMutants()...)
+}
+
+func engineMutants() []*mutant {
+	return []*mutant{
+		{name: "settled before the sink confirmed", file: "core/dispatcher.go", rows: []int{2},
+			from: "	outcomes := l.work(ctx, batch, storeNow, pass)\n	return l.settle(ctx, outcomes)\n",
+			to:   "	if err := l.settle(ctx, l.delivered(batch.Messages, batch.Now)); err != nil {\n		return err\n	}\n	l.work(ctx, batch, storeNow, pass)\n	return nil\n"},
+		{name: "failed counts as delivered", file: "core/verdict.go", rows: []int{21},
+			from: "	default:\n		p.close(l, err)\n		return nil\n", to: "	default:\n		p.close(l, err)\n		return l.delivered(batch, now)\n"},
+		{name: "unknown counts as delivered", file: "core/verdict.go", rows: []int{21},
+			from: "		return l.unknownAll(batch, err, now)\n", to: "		return l.delivered(batch, now)\n"},
+		{name: "given up at the first failure", file: "core/verdict.go", rows: []int{21},
+			from: "Outcome{ID: m.ID, State: Retrying, Reason: Unknown.String()", to: "Outcome{ID: m.ID, State: Dead, Reason: Unknown.String()"},
+		{name: "stop does not settle what is in hand", file: "core/dispatcher.go", rows: []int{40},
+			from: "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)", to: "	ctx, cancel := context.WithTimeout(ctx, settleTimeout)"},
+	}
+}
+
+func storeMutants() []*mutant {
+	return []*mutant{
+		{name: "settle without a look at the token", file: luaDir + "settle.lua", test: []string{"-run", "TestStore|TestPausedOwnerIsFenced", storeTests},
+			from: "if redis.call('HGET', owner, 'token') ~= ARGV[1] then return 0 end\n", to: ""},
+		{name: "take without a look at the token", file: luaDir + "take.lua", test: []string{"-run", "TestStore|TestPausedOwnerIsFenced", storeTests},
+			from: "if o[1] ~= ARGV[1] or tonumber(o[2]) < now then return {'lost'} end\n", to: ""},
+		{name: "latest first", file: luaDir + "take.lua", test: []string{"-run", "TestStore", storeTests},
+			from: "redis.call('ZRANGEBYSCORE', due(p), '-inf', now, 'WITHSCORES', 'LIMIT', 0, left)", to: "redis.call('ZREVRANGEBYSCORE', due(p), now, '-inf', 'WITHSCORES', 'LIMIT', 0, left)"},
+		{name: "due by a clock that is 300 ms ahead", file: luaDir + "take.lua", rows: []int{0},
+			from: "due(p), '-inf', now, 'WITHSCORES'", to: "due(p), '-inf', now + 300, 'WITHSCORES'"},
+		{name: "repeat answered without a look at the content", file: luaDir + "park.lua", rows: []int{0},
+			from: "    if #record - extra ~= #payload or record:sub(1, #payload) ~= payload then return end\n", to: ""},
+		{name: "time to live on the messages", file: luaDir + "park.lua", rows: []int{0},
+			from: "if r > 0 then call('HSET', msg, unpack(records)) end\n", to: "if r > 0 then call('HSET', msg, unpack(records)) call('PEXPIRE', msg, 1000) end\n"},
+		{name: "attempt not counted when a bucket is taken over", file: luaDir + "own.lua", rows: []int{3},
+			from: "(count + 1) .. ' '", to: "count .. ' '"},
+		{name: "bucket taken from a living owner", file: luaDir + "own.lua", rows: []int{40},
+			from: " and till >= now then", to: " and till < 0 then"},
+		{name: "bucket not handed over", file: luaDir + "release.lua", rows: []int{40},
+			from: "redis.call('HSET', owner, 'token', '', 'wake', '', 'until', 0)\n", to: ""},
+		{name: "renewal that prolongs nothing", file: luaDir + "renew.lua", rows: []int{40, 22},
+			from: "redis.call('HSET', owner, 'until', now + ARGV[2])\n", to: ""},
+		{name: "cancel of what is in hand", file: luaDir + "find.lua", rows: []int{22},
+			from: "then m.state = 'delivering' end", to: "then m.state = 'waiting' end"},
+		{name: "reschedule that changes nothing", file: luaDir + "reschedule.lua", rows: []int{0},
+			from: "at = accept_anew(m, m.record, at)\n", to: "accept_anew(m, m.record, m.due)\n"},
+		{name: "settled ids are not remembered", file: luaDir + "settle.lua", rows: []int{0},
+			from: "  redis.call('ZADD', done, unpack(marks))\n", to: ""},
+		{name: "full Redis can't be drained", file: luaDir + "bucket.lua", rows: []int{18},
+			from: "redis.call('HDEL', owner, '-') end", to: "end"},
+		{name: "WAIT left out", file: "core/redisstore/durability.go", rows: []int{14, 13},
+			from: "		return redis.NewCmd(ctx, \"wait\", d.replicas, ms)\n", to: "		return nil\n"},
+		{name: "lost reply called a refusal", file: "core/redisstore/fault.go", rows: []int{29},
+			from: "	return core.ErrUnknown\n}\n\nfunc hasPrefix", to: "	return core.ErrUnavailable\n}\n\nfunc hasPrefix"},
+		{name: "client library repeats scripts", file: "core/redisstore/script.go", rows: []int{29},
+			from: "func (call) NoRetry() bool { return true }", to: "func (call) NoRetry() bool { return false }"},
+		{name: "scripts not loaded again", file: "core/redisstore/script.go", rows: []int{10},
+			from: "\"NOSCRIPT\"", to: "\"NOSCRIPTS\""},
+	}
+}

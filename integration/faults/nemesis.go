@@ -1,0 +1,101 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// span is how long a row has its faults.
+const span = 9 * time.Second
+
+func (r *run) sleep(d time.Duration) { time.Sleep(d) }
+
+// between draws a time.
+func (r *run) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(r.dice.Int64N(int64(most-least)))
+}
+
+// strike notes a fault that begins now; the call of its result, when it is over.
+func (r *run) strike(what string, struck ...*bridge) (over func()) {
+	f := fault{What: what, From: time.Now()}
+	for _, b := range struck {
+		f.Bridges = append(f.Bridges, b.incarnation())
+	}
+	return func() {
+		f.To = time.Now()
+		r.ledger.noteFault(f)
+	}
+}
+
+// reached counts a rare state.
+func (r *run) reached(state string) { r.seen[state]++ }
+
+// failAt ends the process of b, starts one that is to fail at a point, waits for
+// that, and starts another.
+func (r *run) failAt(b *bridge, failpoint string) {
+	over := r.strike("kill", b)
+	b.kill()
+	over()
+	b.launch(failpoint)
+	name := b.incarnation()
+	began := time.Now()
+	if b.awaitReady() && !b.awaitEnd(4*time.Second) {
+		b.kill()
+	} else {
+		r.reached("failpoint")
+		r.reached(failpoint[:indexOf(failpoint, ':')])
+	}
+	b.away()
+	// What it delivered before it was ready to be asked counts as well.
+	r.ledger.noteFault(fault{What: failpoint, Bridges: []string{name}, From: latest(began, time.Now().Add(-beforeFault)), To: time.Now()})
+	b.start("")
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func indexOf(s string, c byte) int {
+	for i := range len(s) {
+		if s[i] == c {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// pause stops the process of b for a time.
+func (r *run) pause(b *bridge, d time.Duration) {
+	over := r.strike("pause", b)
+	b.signal(syscall.SIGSTOP)
+	r.sleep(d)
+	b.signal(syscall.SIGCONT)
+	over()
+	r.reached("pause")
+}
+
+// during repeats something until the time is over.
+func (r *run) during(d time.Duration, f func()) {
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); {
+		f()
+	}
+}
+
+// touch and remove make a condition of failpoints true and false.
+func (r *run) touch(file string) {
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		r.Fatalf("%v", err)
+	}
+}
+
+func (r *run) remove(file string) {
+	if err := os.Remove(file); err != nil {
+		r.Fatalf("%v", err)
+	}
+}

@@ -1,0 +1,335 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// row is one line of the matrix: what is done to the system, and what must hold.
+type row struct {
+	number   int
+	name     string
+	fault    string
+	expected string
+	level    string // durability that the bridges are told to give
+	bridges  int
+	quick    bool // part of the short profile
+	// set starts the Redis and tells where it is.
+	set func(*run) redisSetting
+	// nemesis is the faults. When it returns all of them are over.
+	nemesis func(*run)
+
+	drainIn  time.Duration  // L7; defaultDrain
+	perFault int            // L6; defaultPerFault
+	needs    map[string]int // L10: the rare states, and how often at least
+	// rolledBack: Redis loses what was not waited for, such as that a message was
+	// settled.
+	rolledBack bool
+	// split: for a while there are two systems, which no single order explains, so
+	// L8 is not asked.
+	split bool
+	// mustLose: the run is there to show that the harness sees loss.
+	mustLose bool
+	// leftOut is why the row does not apply.
+	leftOut string
+}
+
+// redisSetting is the part of a configuration that names the Redis.
+type redisSetting struct {
+	yaml string               // below store.redis
+	node *servers.RedisServer // whose clock is measured, if it can be asked
+}
+
+const (
+	ownership       = 2 * time.Second
+	defaultDrain    = ownership + 10*time.Second
+	defaultPerFault = 40
+	loadRate        = 120
+	warmUp          = time.Second
+)
+
+// run is one row with one seed.
+type run struct {
+	*host
+	row    *row
+	seed   uint64
+	dice   *rand.Rand // the nemesis's; not for other goroutines
+	binary string
+	ledger *ledger
+	client *http.Client
+	redis  redisSetting
+
+	// What rows keep for their nemesis; nil where it is of no use.
+	proxy    *proxy
+	sentinel *servers.SentinelGroup
+	cluster  *servers.Cluster
+	disk     string
+	sides    [2]*side
+
+	bridges  []*bridge
+	doors    []*bridge // those that producers use
+	seen     map[string]int
+	over     chan struct{}
+	tails    sync.WaitGroup
+	resolved map[string]bool // messages with a cancel of unknown outcome that are gone
+
+	mu    sync.Mutex
+	harms []error // of the harness
+	own   []finding
+}
+
+// result is what came of a run.
+type result struct {
+	row      *row
+	seed     uint64
+	verdict  verdict
+	reason   string
+	findings []finding
+	counts   counts
+	faults   int
+	took     time.Duration
+	dir      string
+}
+
+type verdict string
+
+const (
+	passed  verdict = "pass"
+	failed  verdict = "FAIL"
+	void    verdict = "void"    // it did not reach what it is for
+	skipped verdict = "skipped" // it can't be tried here
+	broken  verdict = "broken"  // the harness failed
+)
+
+// play runs a row with a seed.
+func play(w *row, seed uint64, o options) result {
+	began := time.Now()
+	out := result{row: w, seed: seed, verdict: skipped, reason: w.leftOut}
+	if w.leftOut != "" {
+		return out
+	}
+	h, err := newHost(fmt.Sprintf("row %d", w.number), o.log)
+	if err != nil {
+		out.verdict, out.reason = broken, err.Error()
+		return out
+	}
+	r := &run{host: h, row: w, seed: seed, dice: rand.New(rand.NewPCG(seed, uint64(w.number))), binary: o.binary,
+		seen: map[string]int{}, over: make(chan struct{}), resolved: map[string]bool{}}
+	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}}
+	h.do(func() { r.play(&out) })
+	out.took, out.dir = time.Since(began), h.dir
+	switch {
+	case h.failed != "":
+		out.verdict, out.reason = broken, h.failed
+	case h.skipped != "":
+		out.verdict, out.reason = skipped, h.skipped
+	}
+	if out.verdict == passed || out.verdict == skipped {
+		os.RemoveAll(h.dir)
+	}
+	return out
+}
+
+// play is the course of every run: start, calm, faults, healing, drain, judge.
+func (r *run) play(out *result) {
+	var err error
+	if r.ledger, err = openLedger(filepath.Join(r.dir, "ledger.jsonl")); err != nil {
+		r.Fatalf("%v", err)
+	}
+	r.redis = r.row.set(r)
+	for n := range r.row.bridges {
+		r.addBridge(string(rune('a'+n)), nil, r.configuration(r.redis.yaml, ""))
+	}
+	r.doors = append([]*bridge{}, r.bridges...)
+	for _, b := range r.bridges {
+		b.start("")
+	}
+	offset := r.clockOffset()
+	load := r.startLoad(loadRate)
+	r.sleep(warmUp)
+	before := r.vitals()
+	r.row.nemesis(r)
+	w := laws{offset: offset, ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack}
+	load.stop()
+	w.healed, w.drained = r.drain(w.drainIn)
+	leaks := r.leaks(before)
+	if err := r.deadLetters(r.bridges[0]); err != nil {
+		r.Logf("%v", err)
+	}
+	r.stopBridges()
+	close(r.over)
+	r.tails.Wait()
+	r.judge(w, load, leaks, out)
+}
+
+func (w *row) drainLimit() time.Duration {
+	if w.drainIn > 0 {
+		return w.drainIn
+	}
+	return defaultDrain
+}
+
+func (w *row) faultLimit() int {
+	if w.perFault > 0 {
+		return w.perFault
+	}
+	return defaultPerFault
+}
+
+// addBridge makes a place for a process. Nothing is started.
+func (r *run) addBridge(name string, prefix []string, yaml string) *bridge {
+	file := filepath.Join(r.dir, name+".yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		r.Fatalf("write configuration: %v", err)
+	}
+	b := &bridge{run: r, name: name, config: file, prefix: prefix}
+	r.bridges = append(r.bridges, b)
+	r.Cleanup(func() {
+		if b.cmd != nil && b.cmd.Process != nil {
+			b.kill()
+		}
+	})
+	return b
+}
+
+// configuration is that of a bridge. It listens on listen, or on a free port.
+func (r *run) configuration(redis, listen string) string {
+	door := `listen: "127.0.0.1:0"`
+	if listen != "" {
+		door = fmt.Sprintf(`listen: %q, insecure: true`, listen)
+	}
+	return fmt.Sprintf(`version: 1
+store:
+  redis: %s
+  durability: %s
+  durability_timeout: 1s
+  ownership: %s
+  guard: 1s
+http: {%s}
+retry: {initial: 200ms, max: 1s}
+sinks:
+  out: {type: console, timeout: 3s, config: {format: json}}
+`, redis, r.row.level, ownership, door)
+}
+
+// clockOffset is Redis's clock minus ours, by the quickest of some exchanges.
+func (r *run) clockOffset() time.Duration {
+	if r.redis.node == nil { // on this machine all the same
+		return 0
+	}
+	var offset, quickest time.Duration = 0, time.Hour
+	for range 10 {
+		sent := time.Now()
+		reply, _ := r.redis.node.MustDo("TIME").([]any)
+		took := time.Since(sent)
+		var seconds, micros int64
+		if n, err := fmt.Sscan(fmt.Sprintln(reply...), &seconds, &micros); n != 2 {
+			r.Fatalf("read Redis's clock: %v", err)
+		}
+		if took < quickest {
+			quickest, offset = took, time.UnixMicro(seconds*1e6+micros).Sub(sent.Add(took/2))
+		}
+	}
+	return offset
+}
+
+// drain waits until nothing more is to be expected, from now and from when the
+// last message is due. What is left over by then is looked for in the store.
+func (r *run) drain(limit time.Duration) (healed, drained time.Time) {
+	healed = time.Now()
+	for _, a := range r.ledger.accounts() {
+		if due := a.lastDue(); a.accepted() && !a.settled() && due.After(healed) {
+			healed = due
+		}
+	}
+	for deadline := healed.Add(limit); ; time.Sleep(100 * time.Millisecond) {
+		missing := r.missing()
+		if len(missing) == 0 {
+			return healed, time.Now()
+		}
+		if time.Now().After(deadline) {
+			r.lookFor(missing)
+			return healed, time.Time{}
+		}
+		r.resolve(missing)
+	}
+}
+
+func (r *run) missing() []*account {
+	var missing []*account
+	for _, a := range r.ledger.accounts() {
+		if a.accepted() && !a.settled() && !r.resolved[a.name] {
+			missing = append(missing, a)
+		}
+	}
+	return missing
+}
+
+// resolve finds out which of the missing were withdrawn by a cancel whose answer
+// was lost, when they are all that is missing.
+func (r *run) resolve(missing []*account) {
+	for _, a := range missing {
+		if !a.maybeCancelled() {
+			return
+		}
+	}
+	for _, a := range missing {
+		e := r.get(r.bridges[0], a.name, a.name)
+		if e.Outcome == notFound || e.State == "cancelled" {
+			r.resolved[a.name] = true
+		}
+	}
+}
+
+const mostLookedFor = 200
+
+// lookFor notes what the store says of messages that have not arrived.
+func (r *run) lookFor(missing []*account) {
+	for _, a := range missing[:min(mostLookedFor, len(missing))] {
+		id := a.name
+		for _, e := range a.calls {
+			if e.ID != "" {
+				id = e.ID
+			}
+		}
+		if e := r.get(r.bridges[0], a.name, id); e.Outcome == done {
+			e.Kind = parking
+			r.ledger.note(e)
+		}
+	}
+}
+
+func (r *run) stopBridges() {
+	for _, b := range r.bridges {
+		if err := b.stop(); err != nil {
+			r.find("L9", "%v", err)
+		}
+	}
+}
+
+// find adds a finding of the row's own.
+func (r *run) find(law, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.own = append(r.own, finding{law, fmt.Sprintf(format, args...)})
+}
+
+// harm notes that the harness itself failed.
+func (r *run) harm(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.harms = append(r.harms, err)
+}
+
+// logFile is where a process logs.
+func (r *run) logFile(process string) string { return filepath.Join(r.dir, process+".log") }

@@ -1,0 +1,191 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// redisRows are the faults of a single Redis.
+func redisRows() []*row {
+	base := func(number int, name, what, expected string, nemesis func(*run), needs map[string]int) *row {
+		return &row{number: number, name: name, fault: what, expected: expected, level: "fsync", bridges: 2,
+			set: safeRedis, nemesis: nemesis, needs: needs, perFault: 200}
+	}
+	killed := base(7, "Redis killed", "kill -9 of Redis, AOF always, three times", "503 or unknown while it is down, nothing lost",
+		(*run).killRedis, map[string]int{"redis killed": 3})
+	paused := base(11, "Redis paused", "SIGSTOP of Redis for 10 s", "accepts have unknown outcome; all goes on by itself",
+		(*run).pauseRedis, map[string]int{"unknown": 50})
+	full := base(18, "Redis full", "maxmemory below what is used for 4 s, noeviction", "accepts are refused, deliveries go on",
+		(*run).fillRedis, map[string]int{"full": 20})
+	policy := base(19, "eviction switched on", "maxmemory-policy allkeys-lru while running", "not ready within 10 s, and ready again after",
+		(*run).evictRedis, map[string]int{"not ready": 1})
+	replies := base(29, "replies of Redis lost", "of 2 % of the replies of Redis the connection ends before they are through",
+		"what was done twice is done once", (*run).loseReplies, map[string]int{"replies lost": 20, "unknown": 5})
+	replies.set, replies.quick, killed.quick, full.quick = redisBehindProxy, true, true, true
+	disk := base(20, "disk full", "the disk under Redis's AOF (always) is full; the server ends; started again with room",
+		"nothing is accepted falsely", (*run).fillDisk, map[string]int{"redis ended": 1})
+	disk.set = redisOnSmallDisk
+	return []*row{killed, paused, full, policy, replies, disk,
+		base(10, "Redis restarted", "SHUTDOWN and start of Redis, three times", "scripts are loaded again, nothing lost",
+			(*run).restartRedis, map[string]int{"redis restarted": 3}),
+	}
+}
+
+func (r *run) killRedis() {
+	for range 3 {
+		over := r.strike("redis killed")
+		r.redis.node.Kill()
+		r.sleep(r.between(100*time.Millisecond, 1500*time.Millisecond))
+		r.redis.node.Start()
+		over()
+		r.reached("redis killed")
+		r.sleep(2 * time.Second)
+	}
+}
+
+func (r *run) restartRedis() {
+	for range 3 {
+		over := r.strike("redis restarted")
+		r.redis.node.Stop()
+		r.sleep(r.between(100*time.Millisecond, 1500*time.Millisecond))
+		r.redis.node.Start()
+		over()
+		r.reached("redis restarted")
+		r.sleep(2 * time.Second)
+	}
+}
+
+func (r *run) pauseRedis() {
+	over := r.strike("redis paused")
+	r.redis.node.Pause()
+	r.sleep(10 * time.Second)
+	r.redis.node.Resume()
+	over()
+	r.sleep(3 * time.Second)
+}
+
+const leastDrained = 20
+
+// fillRedis has Redis refuse writes that need memory, and finds whether what is
+// due goes out all the same.
+func (r *run) fillRedis() {
+	r.sleep(2 * time.Second)
+	info, _ := r.redis.node.MustDo("INFO", "memory").(string)
+	used := 0
+	for line := range strings.Lines(info) {
+		if rest, ok := strings.CutPrefix(line, "used_memory:"); ok {
+			used, _ = strconv.Atoi(strings.TrimSpace(rest))
+		}
+	}
+	over := r.strike("redis full")
+	r.redis.node.MustDo("CONFIG", "SET", "maxmemory", strconv.Itoa(used/2))
+	from := time.Now()
+	r.sleep(4 * time.Second)
+	drained := r.ledger.count(func(e entry) bool { return e.Kind == arriving && e.Call.After(from.Add(500*time.Millisecond)) })
+	r.redis.node.MustDo("CONFIG", "SET", "maxmemory", "0")
+	over()
+	if drained < leastDrained {
+		r.find("L7", "only %d messages went out while Redis was full", drained)
+	}
+	r.sleep(2 * time.Second)
+}
+
+const seenIn = 10 * time.Second
+
+// evictRedis makes Redis unsafe and finds whether the bridges notice.
+func (r *run) evictRedis() {
+	over := r.strike("eviction on")
+	r.redis.node.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	if r.awaitReadiness(http.StatusServiceUnavailable) {
+		r.reached("not ready")
+	} else {
+		r.find("L10", "ready after %s with allkeys-lru", seenIn)
+	}
+	r.redis.node.MustDo("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	over()
+	if !r.awaitReadiness(http.StatusOK) {
+		r.find("L7", "not ready %s after noeviction was set again", seenIn)
+	}
+	r.sleep(3 * time.Second)
+}
+
+// awaitReadiness tells whether all bridges answered so in time.
+func (r *run) awaitReadiness(want int) bool {
+	for deadline := time.Now().Add(seenIn); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		all := true
+		for _, b := range r.bridges {
+			status, _, err := r.request(b, http.MethodGet, "/readyz", nil)
+			all = all && err == nil && status == want
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func redisBehindProxy(r *run) redisSetting {
+	s := servers.Redis(r, servers.RedisOptions{AOF: servers.AOFAlways})
+	r.proxy = r.startProxy(s.Addr())
+	return redisSetting{yaml: fmt.Sprintf(`{url: "redis://%s/0"}`, r.proxy.addr()), node: s}
+}
+
+const shareLost = 0.02
+
+func (r *run) loseReplies() {
+	over := r.strike("replies lost")
+	r.proxy.lose(shareLost)
+	r.sleep(span)
+	r.proxy.lose(0)
+	over()
+	r.seen["replies lost"] = r.proxy.lostSoFar()
+	r.sleep(time.Second)
+}
+
+const smallDisk = "4m"
+
+func redisOnSmallDisk(r *run) redisSetting {
+	dir := r.TempDir()
+	if err := mountSmallDisk(dir, smallDisk); err != nil {
+		r.Skipf("no small disk can be mounted here: %v", err)
+	}
+	r.disk = dir
+	r.Cleanup(func() { unmount(dir) })
+	s := servers.Redis(r, servers.RedisOptions{AOF: servers.AOFAlways, Args: []string{"--dir", dir}})
+	return redisSetting{yaml: fmt.Sprintf(`{url: %q}`, s.URL()), node: s}
+}
+
+func (r *run) fillDisk() {
+	filler := filepath.Join(r.disk, "filler")
+	over := r.strike("disk full")
+	file, err := os.Create(filler)
+	if err != nil {
+		r.Fatalf("%v", err)
+	}
+	for err == nil {
+		_, err = file.Write(make([]byte, 4096))
+	}
+	file.Close()
+	for range 100 {
+		if _, err := r.redis.node.Do("PING"); err != nil {
+			r.reached("redis ended")
+			break
+		}
+		r.sleep(50 * time.Millisecond)
+	}
+	r.sleep(time.Second)
+	r.remove(filler)
+	r.redis.node.Kill() // what is left of it
+	r.redis.node.Start()
+	over()
+	r.sleep(3 * time.Second)
+}
