@@ -32,15 +32,18 @@ type brokerCase struct {
 	start   func(t servers.TB, topic string) []string // addresses
 	setting string                                    // of the sink, that takes the addresses
 	open    core.OpenFunc
-	raw     func(ctx context.Context, addrs []string, topic string, n int) (perSecond float64, err error)
+	raw     rawBurst
 	empty   func(addr, topic string) error // before a burst; nil: what a topic holds does not matter
 }
+
+// rawBurst sends n messages by the client library alone.
+type rawBurst func(ctx context.Context, addrs []string, topic string, n int) (perSecond float64, err error)
 
 func brokerCases() []brokerCase {
 	return []brokerCase{
 		{"Kafka", 200_000, time.Millisecond, startKafka, "brokers", kafka.Open, rawKafka, nil},
-		{"RocketMQ", 100_000, 2 * time.Millisecond, startRocketMQ, "name_servers", rocketmq.Open, rawRocketMQ, nil},
-		{"RabbitMQ", 50_000, time.Millisecond, startRabbitMQ, "urls", amqp.Open, rawRabbitMQ, purgeQueue},
+		{"RocketMQ", 100_000, 2 * time.Millisecond, startRocketMQ, "name_servers", rocketmq.Open, rawRocketMQ(), nil},
+		{"RabbitMQ", 50_000, time.Millisecond, startRabbitMQ, "urls", amqp.Open, rawRabbitMQ(), purgeQueue},
 	}
 }
 

@@ -70,13 +70,27 @@ func rawKafka(ctx context.Context, addrs []string, topic string, n int) (float64
 	})
 }
 
-// bestShape tries a raw loop in several shapes and returns the best rate. A
-// shape that fails, as a broker may push back, is passed over while another
-// works.
-func bestShape[S any](shapes []S, run func(S) (perSecond float64, err error)) (best float64, err error) {
-	for _, shape := range shapes {
-		rate, failed := run(shape)
-		best, err = max(best, rate), errors.Join(err, failed)
+// shapes are those in which a raw loop may run. The first round tries all of
+// them and chooses the best; the others run that one only, so that raw has no
+// more tries than ours.
+type shapes[S any] struct {
+	all    []S
+	chosen []S
+}
+
+// run returns the best rate. A shape that fails, as a broker may push back, is
+// passed over while another works.
+func (s *shapes[S]) run(try func(S) (perSecond float64, err error)) (best float64, err error) {
+	candidates := s.all
+	if s.chosen != nil {
+		candidates = s.chosen
+	}
+	for _, shape := range candidates {
+		rate, failed := try(shape)
+		err = errors.Join(err, failed)
+		if rate > best {
+			best, s.chosen = rate, []S{shape}
+		}
 	}
 	if best > 0 {
 		return best, nil
@@ -89,7 +103,14 @@ type rocketShape struct{ batch, callers int }
 
 // rawRocketMQ: batches as large as those of our sink at least, made here, as
 // the client library is half as fast when it makes them out of its own messages.
-func rawRocketMQ(ctx context.Context, addrs []string, topic string, n int) (rate float64, err error) {
+func rawRocketMQ() rawBurst {
+	tried := &shapes[rocketShape]{all: []rocketShape{{500, 4}, {500, 8}, {1000, 4}}}
+	return func(ctx context.Context, addrs []string, topic string, n int) (float64, error) {
+		return rawRocketShapes(ctx, addrs, topic, n, tried)
+	}
+}
+
+func rawRocketShapes(ctx context.Context, addrs []string, topic string, n int, tried *shapes[rocketShape]) (rate float64, err error) {
 	name := fmt.Sprintf("raw-%d", time.Now().UnixNano())
 	client, err := rocketmq.NewProducer(producer.WithNsResolver(primitive.NewPassthroughResolver(addrs)),
 		producer.WithGroupName(name), producer.WithInstanceName(name), producer.WithRetry(0),
@@ -102,7 +123,7 @@ func rawRocketMQ(ctx context.Context, addrs []string, topic string, n int) (rate
 	}
 	defer func() { err = errors.Join(err, client.Shutdown()) }()
 	properties, shared, ids := rocketProperties(), body(bodySize), &atomic.Int64{}
-	return bestShape([]rocketShape{{500, 4}, {500, 8}, {1000, 4}}, func(s rocketShape) (float64, error) {
+	return tried.run(func(s rocketShape) (float64, error) {
 		return rawShared(s.callers, n, s.batch, func(batch, _ int) error {
 			result, err := client.SendSync(ctx, &primitive.Message{Topic: topic, Batch: true, Body: rocketBatch(properties, shared, ids, batch)})
 			if err == nil && result.Status != primitive.SendOK {
@@ -151,13 +172,16 @@ type rabbitShape struct{ connections, channels, window int }
 
 // rawRabbitMQ: persistent and mandatory, with deep windows of unconfirmed
 // messages. Each shape begins with an empty queue, as a long one is slow.
-func rawRabbitMQ(ctx context.Context, addrs []string, topic string, n int) (float64, error) {
-	return bestShape([]rabbitShape{{1, 1, 5000}, {1, 16, 2000}, {2, 4, 1000}}, func(s rabbitShape) (float64, error) {
-		if err := purgeQueue(addrs[0], topic); err != nil {
-			return 0, err
-		}
-		return rawRabbitShape(ctx, addrs[0], topic, n, s)
-	})
+func rawRabbitMQ() rawBurst {
+	tried := &shapes[rabbitShape]{all: []rabbitShape{{1, 1, 5000}, {1, 16, 2000}, {2, 4, 1000}}}
+	return func(ctx context.Context, addrs []string, topic string, n int) (float64, error) {
+		return tried.run(func(s rabbitShape) (float64, error) {
+			if err := purgeQueue(addrs[0], topic); err != nil {
+				return 0, err
+			}
+			return rawRabbitShape(ctx, addrs[0], topic, n, s)
+		})
+	}
 }
 
 func rawRabbitShape(ctx context.Context, url, topic string, n int, s rabbitShape) (rate float64, err error) {
