@@ -36,7 +36,7 @@ var importRules = []importRule{
 	{"interceptors/intake", []string{"core", "interceptors/dialect"}},
 	{"interceptors/access", []string{"core"}},
 	{"interceptors/failure", []string{"core"}},
-	{"interceptors/http", []string{"core", "interceptors/access", "interceptors/failure"}},
+	{"interceptors/http", []string{"core", "interceptors/access", "interceptors/dialect", "interceptors/failure"}},
 	{"interceptors/grpc", []string{"core", "interceptors/access", "interceptors/failure",
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc"}},
 	{"interceptors/kafka", []string{"core", "interceptors/dialect", "interceptors/intake", "sinks/clienttls", "github.com/segmentio/kafka-go"}},

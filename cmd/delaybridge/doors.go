@@ -79,7 +79,7 @@ func httpConfig(c *config.Config, log *slog.Logger) httpdoor.Config {
 	h := c.HTTP
 	return httpdoor.Config{
 		Listen: h.Listen, Insecure: h.Insecure, Tokens: h.Tokens, TLSCert: h.TLSCert, TLSKey: h.TLSKey,
-		MaxBatch: c.Limits.MaxBatch, MaxBatchBytes: int64(c.Limits.MaxBatchBytes),
+		Dialects: h.Dialects, MaxBatch: c.Limits.MaxBatch, MaxBatchBytes: int64(c.Limits.MaxBatchBytes),
 		ReadHeaderTimeout: h.ReadHeaderTimeout, ReadTimeout: h.ReadTimeout, WriteTimeout: h.WriteTimeout,
 		IdleTimeout: h.IdleTimeout, StopTimeout: h.StopTimeout, Log: log,
 	}

@@ -39,6 +39,10 @@ type Config struct {
 	// StopTimeout is how long requests may go on after Run's context has ended; 10 s.
 	StopTimeout time.Duration
 
+	// Dialects are those of package dialect whose request headers a raw body may
+	// come with, besides the native ones; none.
+	Dialects []string
+
 	// Intakes reports on the ways in that read from a broker, for stats; nil: there
 	// are none.
 	Intakes func() []IntakeReport

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/dialect"
 )
 
 // headerOfMessage begins the request headers that hold the message's own.
@@ -57,6 +58,8 @@ func (s *Server) messageOfHeaders(r *http.Request) (*core.Message, error) {
 			err = p.forward(lower, values)
 		case core.IsReservedHeader(lower):
 			err = p.reserved(lower, values)
+		case s.isForeign(lower):
+			p.foreign = append(p.foreign, foreignHeaders(lower, values)...)
 		}
 		if err != nil {
 			return nil, err
@@ -65,6 +68,9 @@ func (s *Server) messageOfHeaders(r *http.Request) (*core.Message, error) {
 			return nil, headersProblem(core.Invalidf("headers", "are more than %d", most))
 		}
 	}
+	if err := p.readForeign(s.dialects); err != nil {
+		return nil, err
+	}
 	return p.finish()
 }
 
@@ -72,6 +78,7 @@ func (s *Server) messageOfHeaders(r *http.Request) (*core.Message, error) {
 type published struct {
 	message core.Message
 	given   field
+	foreign []dialect.Header // of other dialects, and what belongs to them
 }
 
 // reserved reads a header with core.HeaderPrefix.

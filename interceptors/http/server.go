@@ -10,11 +10,13 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/access"
+	"github.com/delaybridge/delaybridge/interceptors/dialect"
 )
 
 // Server serves the HTTP API. Make it with New; Run is its core.Door.
 type Server struct {
 	config      Config
+	dialects    *dialect.Set
 	in          *core.Interceptor
 	tokens      access.Tokens
 	flood       access.Flood
@@ -41,7 +43,11 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, in: in, crossOrigin: http.NewCrossOriginProtection()}
+	dialects, err := foreignDialects(config.Dialects)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, dialects: dialects, in: in, crossOrigin: http.NewCrossOriginProtection()}
 	s.tokens.Set(hashes)
 	s.mux = s.routes()
 	s.server = &http.Server{

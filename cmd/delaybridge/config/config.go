@@ -77,6 +77,7 @@ type HTTP struct {
 	Tokens            []string
 	Insecure          bool
 	TLSCert, TLSKey   string
+	Dialects          []string
 	ReadHeaderTimeout time.Duration
 	ReadTimeout       time.Duration
 	WriteTimeout      time.Duration

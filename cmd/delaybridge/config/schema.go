@@ -111,6 +111,7 @@ func (h *HTTP) fields() []field {
 		flag("insecure", &h.Insecure, "serve any address without tokens"),
 		text("tls_cert", &h.TLSCert, "", "PEM file of the certificate; turns TLS on"),
 		text("tls_key", &h.TLSKey, "", "PEM file of its key"),
+		texts("dialects", &h.Dialects, "whose headers a raw body may come with, besides ours: cloudevents, rabbitmq, nats, ..."),
 		duration("read_header_timeout", &h.ReadHeaderTimeout, "5s", "100ms", "10m", "for the header of a request"),
 		duration("read_timeout", &h.ReadTimeout, "30s", "100ms", "1h", "for a whole request"),
 		duration("write_timeout", &h.WriteTimeout, "1m", "100ms", "1h", "for reading a request and writing its reply"),
