@@ -5,7 +5,7 @@ GO    ?= go
 LINT  := .cache/golangci-lint
 
 # Other packages' servers share the machine, so a test binary may take long.
-TEST_TIMEOUT ?= 25m
+TEST_TIMEOUT ?= 45m
 
 .PHONY: help
 help: ## List the targets
