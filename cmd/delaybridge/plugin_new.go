@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
 // The templates, one folder a language. A name that ends in .tmpl, or has dot_
@@ -114,6 +116,9 @@ func (f *newPlugin) files() (map[string]string, error) {
 			}
 		}
 	}
+	if path, needed := protocolPaths()[f.language]; needed {
+		files[path] = plugin.Protocol()
+	}
 	fill := strings.NewReplacer("{{name}}", f.name, "{{require}}\n", require)
 	root := pluginTemplateRoot + "/" + f.language
 	err := fs.WalkDir(pluginTemplates, root, func(path string, d fs.DirEntry, err error) error {
@@ -129,6 +134,12 @@ func (f *newPlugin) files() (map[string]string, error) {
 		return nil
 	})
 	return files, err
+}
+
+// protocolPaths are where the .proto file goes, by language. Go has its code from
+// the module.
+func protocolPaths() map[string]string {
+	return map[string]string{"python": "plugin/sink.proto", "node": "sink.proto"}
 }
 
 // findCheckout returns the checkout to build against; empty: none.

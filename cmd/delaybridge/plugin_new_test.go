@@ -48,16 +48,16 @@ func TestExamplesAreTemplates(t *testing.T) {
 	}
 }
 
-// TestTemplatesHaveTheProtocol: the .proto files of the templates are copies.
+// TestTemplatesHaveTheProtocol: what is written has the .proto file as it is.
 func TestTemplatesHaveTheProtocol(t *testing.T) {
 	want, err := os.ReadFile("../../sinks/plugin/proto/delaybridge/sink/v1/sink.proto")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"python/plugin/sink.proto", "node/sink.proto"} {
-		got, err := pluginTemplates.ReadFile(pluginTemplateRoot + "/" + path)
-		if err != nil || string(got) != string(want) {
-			t.Errorf("%s is not the protocol (%v); copy it, and for Python run make proto as well", path, err)
+	for language, path := range map[string]string{"python": "plugin/sink.proto", "node": "sink.proto"} {
+		files, err := (&newPlugin{name: "jsonlines", language: language}).files()
+		if err != nil || files[path] != string(want) {
+			t.Errorf("%s of %s is not the protocol (%v)", path, language, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
 // batch is a record batch as it lies in the log; its form is in Kafka's
@@ -160,26 +161,9 @@ type record struct {
 	headers    []core.Header
 }
 
-// names keeps the names of headers, which are few and come again and again.
-type names map[string]string
-
-const maxNames = 1024
-
-func (n names) intern(name []byte) string {
-	if known, ok := n[string(name)]; ok {
-		return known
-	}
-	if len(n) >= maxNames {
-		clear(n)
-	}
-	made := string(name)
-	n[made] = made
-	return made
-}
-
 // next reads the next record of a batch from s. headers are appended to those
 // of r, which are the record's when it returns. False: s is damaged.
-func (b *batch) next(s *scanner, r *record, known names) bool {
+func (b *batch) next(s *scanner, r *record, known intake.Names) bool {
 	body := scanner{rest: s.bytes()}
 	body.int8() // attributes, unused
 	delta := body.varint()
@@ -194,7 +178,7 @@ func (b *batch) next(s *scanner, r *record, known names) bool {
 		if body.bad {
 			break
 		}
-		name := known.intern(body.bytes())
+		name := known.Intern(body.bytes())
 		r.headers = append(r.headers, core.Header{Name: name, Value: body.bytes()})
 	}
 	return !s.bad && !body.bad && r.offset >= b.first && r.offset <= b.last

@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
 // written is a record batch to be encoded as Kafka documents it.
@@ -95,7 +96,7 @@ func all(t testing.TB, data []byte) (batch, []record) {
 			t.Fatal(err)
 		}
 	}
-	s, known := scanner{rest: content}, make(names)
+	s, known := scanner{rest: content}, make(intake.Names)
 	var records []record
 	for range b.count {
 		var r record
@@ -305,7 +306,7 @@ func FuzzBatch(f *testing.F) {
 					continue
 				}
 			}
-			s, known := scanner{rest: content}, make(names)
+			s, known := scanner{rest: content}, make(intake.Names)
 			for range b.count {
 				var r record
 				if !b.next(&s, &r, known) {

@@ -25,7 +25,7 @@ type chunk struct {
 	heard    []dialect.Header
 	unpacked []byte // the last batch that was compressed, the next may follow it
 	memory   []byte // that unpacked began in
-	names    names
+	names    intake.Names
 	text     []byte // to make IDs in
 }
 
@@ -52,7 +52,7 @@ func kept(b []byte) []byte {
 
 func newChunk(p *partition) *chunk {
 	most := p.settings.batch
-	return &chunk{partition: p, names: make(names), messages: make([]core.Message, most),
+	return &chunk{partition: p, names: make(intake.Names), messages: make([]core.Message, most),
 		items: make([]intake.Item, 0, most), origins: make([]origin, 0, most)}
 }
 

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
 // fetcher fetches the records of one partition. It is for one goroutine.
 type fetcher struct {
 	*partition
-	troubles
-	conn *conn // nil: none
+	troubles intake.Troubles
+	conn     *conn // nil: none
 }
 
 // errUnreadable: there are records that can't be read, and can't be left out.
@@ -44,11 +46,11 @@ func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) 
 		case errors.Is(err, errOldFormat):
 			return fmt.Errorf("topic %s, partition %d: %w: %w", f.topic, f.number, errUnreadable, err)
 		case err == nil:
-			f.over()
+			f.troubles.Over()
 			offset, pause = next, firstPause
 			continue
 		}
-		f.report("can't fetch", err)
+		f.troubles.Report("can't fetch", err)
 		f.hangUp()
 		wait(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, longestPause)

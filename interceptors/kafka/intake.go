@@ -75,17 +75,17 @@ func (i *Intake) Run(ctx context.Context) error {
 
 // serveAll works through the generations of the group until it is closed.
 func (i *Intake) serveAll(group *kafka.ConsumerGroup, client *kafka.Client, leave func()) error {
-	trouble := troubles{log: i.log.With("intake", i.name, "group", i.settings.group)}
+	trouble := intake.Troubles{Log: i.log.With("intake", i.name, "group", i.settings.group)}
 	for {
 		generation, err := group.Next(context.Background())
 		switch {
 		case errors.Is(err, kafka.ErrGroupClosed):
 			return nil
 		case err != nil:
-			trouble.report("can't join the consumer group", err)
+			trouble.Report("can't join the consumer group", err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 		if err := i.serve(generation, client, leave); err != nil {
 			return err
 		}
@@ -161,30 +161,4 @@ func (i *Intake) setPartitions(now []*partition) {
 	i.mu.Lock()
 	i.partitions = now
 	i.mu.Unlock()
-}
-
-// troubles tells the log of what does not work, once a minute while it lasts.
-// It is for one goroutine.
-type troubles struct {
-	log    *slog.Logger
-	since  time.Time // zero: all is well
-	logged time.Time
-}
-
-func (t *troubles) report(what string, err error) {
-	now := time.Now()
-	if t.since.IsZero() {
-		t.since = now
-	}
-	if now.Sub(t.logged) > time.Minute {
-		t.logged = now
-		t.log.Warn("intake in trouble, it tries on", "what", what, "err", core.Shorten(err.Error(), core.MaxErrorText))
-	}
-}
-
-func (t *troubles) over() {
-	if !t.since.IsZero() {
-		t.log.Info("intake goes on", "held_up_for", time.Since(t.since).Round(time.Millisecond))
-		t.since, t.logged = time.Time{}, time.Time{}
-	}
 }

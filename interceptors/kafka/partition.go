@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+
+	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
 // partition is one partition that is ours, while the session lasts. One
@@ -41,7 +43,7 @@ func (p *partition) run(ctx context.Context) error {
 	}
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
-		f := fetcher{partition: p, troubles: troubles{log: p.log}}
+		f := fetcher{partition: p, troubles: intake.Troubles{Log: p.log}}
 		if err := f.run(ctx, pages, free); err != nil {
 			end(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
 // progress gathers how far partitions are parked, so that one commit serves
@@ -60,7 +62,7 @@ const commitPause = 50 * time.Millisecond
 
 // commit commits what is marked until ctx ends.
 func (s *session) commit(ctx context.Context) {
-	trouble := troubles{log: s.log.With("intake", s.name)}
+	trouble := intake.Troubles{Log: s.log.With("intake", s.name)}
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,12 +72,12 @@ func (s *session) commit(ctx context.Context) {
 		taken := s.progress.take()
 		pause := commitPause
 		if err := s.generation.CommitOffsets(taken); err != nil {
-			trouble.report("can't commit", err)
+			trouble.Report("can't commit", err)
 			s.progress.putBack(taken)
 			s.progress.poke()
 			pause = time.Second
 		} else {
-			trouble.over()
+			trouble.Over()
 		}
 		select {
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ type chunk struct {
 
 	headers []core.Header // of all messages
 	heard   []dialect.Header
-	names   names
+	names   intake.Names
 	text    []byte // to make IDs in
 }
 
@@ -32,7 +32,7 @@ const maxChunkBytes = 1 << 20
 
 func newChunk(q *queue) *chunk {
 	most := q.settings.batch
-	return &chunk{queue: q, upTo: -1, names: make(names), messages: make([]core.Message, most),
+	return &chunk{queue: q, upTo: -1, names: make(intake.Names), messages: make([]core.Message, most),
 		items: make([]intake.Item, 0, most), records: make([]record, 0, most)}
 }
 

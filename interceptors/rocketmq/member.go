@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
 // member is this instance in the consumer group, while Run lasts. Brokers know
@@ -27,7 +29,7 @@ type member struct {
 	version  int64                   // of the subscription
 
 	reading  map[place]*reading
-	troubles troubles
+	troubles intake.Troubles
 
 	mu    sync.Mutex
 	cause error // why the intake can't go on
@@ -50,7 +52,7 @@ const (
 
 func newMember(i *Intake, end context.CancelCauseFunc) *member {
 	m := &member{Intake: i, end: end, moved: make(chan struct{}, 1), version: time.Now().UnixMilli(),
-		progress: newProgress(), reading: make(map[place]*reading), troubles: troubles{log: i.log.With("intake", i.name)}}
+		progress: newProgress(), reading: make(map[place]*reading), troubles: intake.Troubles{Log: i.log.With("intake", i.name)}}
 	host, _ := os.Hostname() // for people only
 	m.id = fmt.Sprintf("%s@%d#%s#%016x", host, os.Getpid(), i.name, rand.Uint64())
 	m.cluster = newCluster(&i.settings, func(code int) {
@@ -70,9 +72,9 @@ func (m *member) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := heartbeatEvery
 		if err := m.share(ctx); err == nil {
-			m.troubles.over()
+			m.troubles.Over()
 		} else if ctx.Err() == nil {
-			m.troubles.report("can't join the consumer group", err)
+			m.troubles.Report("can't join the consumer group", err)
 			pause = retryEvery
 		}
 		timer := time.NewTimer(pause)

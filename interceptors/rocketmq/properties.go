@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
 // The properties that a message has besides those of its user.
@@ -59,7 +60,7 @@ func wish(h core.Header) bool {
 // sortProperties appends the user's to headers, which it returns too; of a name
 // that is there twice the last counts, and one without a value is none, as for
 // every consumer.
-func sortProperties(raw []byte, headers []core.Header, known names) (p properties, grown []core.Header) {
+func sortProperties(raw []byte, headers []core.Header, known intake.Names) (p properties, grown []core.Header) {
 	start, passed := len(headers), false
 	for len(raw) > 0 {
 		var name, value []byte
@@ -78,7 +79,7 @@ func sortProperties(raw []byte, headers []core.Header, known names) (p propertie
 			passed = true
 		default:
 			if !internal(name) {
-				headers = setHeader(headers, start, known.intern(name), value)
+				headers = setHeader(headers, start, known.Intern(name), value)
 			}
 		}
 	}
@@ -107,21 +108,4 @@ func withoutDelays(headers []core.Header, open bool) []core.Header {
 		}
 	}
 	return kept[:len(kept):len(kept)]
-}
-
-// names keeps the names of headers, which are few and come again and again.
-type names map[string]string
-
-const maxNames = 1024
-
-func (n names) intern(name []byte) string {
-	if known, ok := n[string(name)]; ok {
-		return known
-	}
-	if len(n) >= maxNames {
-		clear(n)
-	}
-	made := string(name)
-	n[made] = made
-	return made
 }

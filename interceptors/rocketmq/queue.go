@@ -18,14 +18,14 @@ type queue struct {
 	place
 	id       string // begins the IDs of its messages
 	backlog  *backlog
-	troubles troubles // of fetching
+	troubles intake.Troubles // of fetching
 
 	end, parked atomic.Int64 // after the last message there is, and after the last that is parked
 }
 
 func newQueue(m *member, p place) *queue {
 	return &queue{member: m, place: p, backlog: newBacklog(), id: sourceID(m.name, p),
-		troubles: troubles{log: m.log.With("intake", m.name, "topic", p.topic, "broker", p.broker, "queue", p.number)}}
+		troubles: intake.Troubles{Log: m.log.With("intake", m.name, "topic", p.topic, "broker", p.broker, "queue", p.number)}}
 }
 
 // timeLen is room for the time that goes into IDs besides the offset.
@@ -100,10 +100,10 @@ func (q *queue) fetch(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			q.troubles.report("can't read", err)
+			q.troubles.Report("can't read", err)
 			pause = fetchPause
 		default:
-			q.troubles.over()
+			q.troubles.Over()
 			if p.next != next {
 				q.backlog.add(ctx, p)
 			}
@@ -134,12 +134,12 @@ func (q *queue) begin(ctx context.Context) (offset int64, ok bool) {
 			offset, err = q.edge(ctx)
 		}
 		if err == nil {
-			q.troubles.over()
+			q.troubles.Over()
 			q.done(offset)
 			return offset, true
 		}
 		if ctx.Err() == nil {
-			q.troubles.report("can't find where to begin", err)
+			q.troubles.Report("can't find where to begin", err)
 			sleep(ctx, fetchPause)
 		}
 	}

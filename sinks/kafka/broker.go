@@ -19,10 +19,6 @@ type broker struct {
 	address string
 	lanes   []lane
 
-	mu       sync.Mutex
-	failure  error
-	failedAt time.Time
-
 	asking   sync.Mutex // held while control is in use
 	control  *conn
 	answered atomic.Bool // the last question
@@ -48,24 +44,6 @@ func (b *broker) lane(seed maphash.Seed, r route) *lane {
 	return &b.lanes[maphash.Comparable(seed, r)%uint64(len(b.lanes))]
 }
 
-// open makes a connection, unless that has failed just now. ctx bounds the making
-// only. The error is a *connectError.
-func (b *broker) open(ctx context.Context) (*conn, error) {
-	b.mu.Lock()
-	failure, age := b.failure, time.Since(b.failedAt)
-	b.mu.Unlock()
-	if failure != nil && age < connectPause {
-		return nil, failure
-	}
-	made, err := b.connect(ctx, b.address)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if ctx.Err() == nil { // else the failure is ours
-		b.failure, b.failedAt = err, time.Now()
-	}
-	return made, err
-}
-
 // ask asks the broker about topics.
 func (b *broker) ask(ctx context.Context, topics []string) (*metadata.Response, error) {
 	b.asking.Lock()
@@ -73,7 +51,7 @@ func (b *broker) ask(ctx context.Context, topics []string) (*metadata.Response, 
 	b.answered.Store(false)
 	for reused := b.control.usable(); ; reused = false {
 		if !b.control.usable() {
-			made, err := b.open(ctx)
+			made, err := b.connect(ctx, b.address)
 			if err != nil {
 				return nil, err
 			}

@@ -124,7 +124,7 @@ func (l *lane) send(r *request) {
 func (l *lane) exchange(r *request) (*produce.Response, verdict) {
 	for reused := l.conn.usable(); ; reused = false {
 		if !l.conn.usable() {
-			made, err := l.broker.open(l.broker.ctx)
+			made, err := l.broker.connect(l.broker.ctx, l.broker.address)
 			if err != nil {
 				return nil, connectVerdict(err)
 			}
