@@ -159,7 +159,7 @@ func (f *fetcher) relocate(ctx context.Context, offset int64) (int64, error) {
 	if next == offset {
 		return offset, kafka.OffsetOutOfRange
 	}
-	f.partition.log.Error("partition does not have the next record any more, going on with another", "offset", offset, "going_on_at", next)
+	f.log.Error("partition does not have the next record any more, going on with another", "offset", offset, "going_on_at", next)
 	return next, nil
 }
 
