@@ -178,21 +178,9 @@ func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) 
 		}
 	}
 	var remember []any
-	for n, o := range outcomes {
-		h := hands[n]
-		switch {
-		case h.id == "": // not in hand
-			continue
-		case o.State != core.Delivered:
-			g.fail(o, h)
-			continue
-		case delivered[h.priority] == inHand[h.priority]:
-			g.add("a", h.priority, h.id)
-		default:
-			g.add("d", h.priority, h.member)
-		}
-		if !h.generated {
-			remember = append(remember, h.id)
+	for p, held := range inHand {
+		if held > 0 {
+			remember = b.settlePriority(&g, p, delivered[p] == held, outcomes, hands, remember)
 		}
 	}
 	if len(remember) > 0 && b.store.config.window(b.sink) > 0 {
@@ -200,6 +188,30 @@ func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) 
 		g.args[g.countAt] = len(remember)
 	}
 	return g.args, g.groups
+}
+
+// settlePriority adds the outcomes of one priority, in their order, so that all
+// of a priority is one group in whatever order the outcomes of several came.
+// It appends to remember the ids that are not to be parked again for a while.
+func (b *bucket) settlePriority(g *settleArgs, p int, all bool, outcomes []core.Outcome, hands []held, remember []any) []any {
+	for n, o := range outcomes {
+		h := hands[n]
+		switch {
+		case h.id == "" || h.priority != p: // not in hand, or not here
+			continue
+		case o.State != core.Delivered:
+			g.fail(o, h)
+			continue
+		case all:
+			g.add("a", p, h.id)
+		default:
+			g.add("d", p, h.member)
+		}
+		if !h.generated {
+			remember = append(remember, h.id)
+		}
+	}
+	return remember
 }
 
 // settleArgs collects the arguments of settle.lua.

@@ -19,6 +19,7 @@ func settleRules() []rule {
 		{"the error text is cut", errorIsCut},
 		{"twice does no harm", settleTwice},
 		{"what is not in hand is ignored", strangerIsIgnored},
+		{"outcomes come in any order of priorities", anyOrderOfPriorities},
 	}
 }
 
@@ -178,4 +179,17 @@ func strangerIsIgnored(t *suite) {
 	wantState(t, store, "waiting", core.Scheduled)
 	wantState(t, store, "mine", core.Delivered)
 	wantNotFound(t, store, "unheard-of")
+}
+
+func anyOrderOfPriorities(t *suite) {
+	store, due := t.open(1), ahead()
+	park(t, store, message("a", priority(5), at(due)), message("b", at(due)), message("c", priority(5), at(due)), message("d", at(due)))
+	o := own(t, store, Sink, 1)
+	wantIDs(t, o.awaitAll(4).Messages, "a", "c", "b", "d")
+	o.settle(delivered("c"), retrying("d", 0, 1), delivered("a"), delivered("b"))
+	wantIDs(t, o.awaitAll(1).Messages, "d")
+	o.settle()
+	for _, id := range []string{"a", "b", "c"} {
+		wantState(t, store, id, core.Delivered)
+	}
 }
