@@ -16,7 +16,6 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/core/redisstore"
 	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/delaybridge/delaybridge/sinks/amqp"
 	"github.com/delaybridge/delaybridge/sinks/kafka"
@@ -33,7 +32,8 @@ type brokerCase struct {
 	setting string                                    // of the sink, that takes the addresses
 	open    core.OpenFunc
 	raw     rawBurst
-	encoded rawBurst                       // with batches made by hand; nil: there is no such way
+	encoded rawBurst // with batches made by hand; nil: there is no such way
+	rawLone func(ctx context.Context, addrs []string) (p50 time.Duration, err error)
 	empty   func(addr, topic string) error // before a burst; nil: what a topic holds does not matter
 }
 
@@ -42,9 +42,9 @@ type rawBurst func(ctx context.Context, addrs []string, topic string, n int) (pe
 
 func brokerCases() []brokerCase {
 	return []brokerCase{
-		{"Kafka", 200_000, time.Millisecond, startKafka, "brokers", kafka.Open, rawKafka, nil, nil},
-		{"RocketMQ", 100_000, 2 * time.Millisecond, startRocketMQ, "name_servers", rocketmq.Open, rawRocketMQ(), rawRocketEncoded(), nil},
-		{"RabbitMQ", 50_000, time.Millisecond, startRabbitMQ, "urls", amqp.Open, rawRabbitMQ(), nil, purgeQueue},
+		{"Kafka", 200_000, time.Millisecond, startKafka, "brokers", kafka.Open, rawKafka, nil, rawLoneKafka, nil},
+		{"RocketMQ", 100_000, 2 * time.Millisecond, startRocketMQ, "name_servers", rocketmq.Open, rawRocketMQ(), rawRocketEncoded(), rawLoneRocketMQ, nil},
+		{"RabbitMQ", 50_000, time.Millisecond, startRabbitMQ, "urls", amqp.Open, rawRabbitMQ(), nil, rawLoneRabbitMQ, purgeQueue},
 	}
 }
 
@@ -109,7 +109,7 @@ func (c brokerCase) measure(ctx context.Context, b *bench) (err error) {
 	if err := c.measureBurst(ctx, b, addrs, open); err != nil {
 		return err
 	}
-	return c.measureLone(ctx, b, open)
+	return c.measureLone(ctx, b, addrs, open)
 }
 
 // brokerRounds are taken in turn, the best of each counts. One more goes before
@@ -171,20 +171,6 @@ func (c brokerCase) measureRound(ctx context.Context, b *bench, addrs []string, 
 	return seen, err
 }
 
-func (c brokerCase) measureLone(ctx context.Context, b *bench, open func() (core.Sink, error)) error {
-	null, err := lone(ctx, b, openNull)
-	if err != nil {
-		return err
-	}
-	late, err := lone(ctx, b, open)
-	if err != nil {
-		return err
-	}
-	b.table.row("lone message into "+c.name+", lateness p50 when confirmed; raw: into the null sink", millis(late), millis(null),
-		"+"+millis(late-null), "≤ +"+millis(c.added))
-	return nil
-}
-
 // countedSink counts what another sink has confirmed.
 type countedSink struct {
 	nullSink
@@ -225,29 +211,6 @@ func (s *countedSink) Close() error {
 }
 
 func openNull() (core.Sink, error) { return nil, nil }
-
-// openBridgeTo is openBridge with another sink, on an emptied Redis.
-func (b *bench) openBridgeTo(ctx context.Context, open func() (core.Sink, error)) (*bridge, error) {
-	if err := b.redis.flush(ctx); err != nil {
-		return nil, err
-	}
-	next, err := open()
-	if err != nil {
-		return nil, err
-	}
-	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{b.redis.addr}})
-	if err != nil {
-		return nil, err
-	}
-	sink := &countedSink{next: next}
-	sink.expect(1)
-	d := &core.Dispatcher{Name: benchSink, Sink: sink}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- (&core.Bridge{Store: store, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
-	return &bridge{in: core.NewInterceptor(store, core.Limits{}, d), dispatcher: d, sink: &sink.nullSink,
-		stop: func() error { cancel(); return <-ended }}, nil
-}
 
 // brokerHeaders are the two of every message.
 func brokerHeaders() []core.Header {
@@ -295,30 +258,4 @@ func brokerBurstIn(ctx context.Context, b *bench, open func() (core.Sink, error)
 		return 0, ctx.Err()
 	}
 	return float64(n) / time.Unix(0, br.sink.last.Load()).Sub(due).Seconds(), nil
-}
-
-// lone returns the median lateness of messages that are due one by one.
-func lone(ctx context.Context, b *bench, open func() (core.Sink, error)) (p50 time.Duration, err error) {
-	const n, every, delay = 500, 10 * time.Millisecond, 300 * time.Millisecond
-	br, err := b.openBridgeTo(ctx, open)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, br.stop()) }()
-	br.sink.expect(n)
-	headers, shared := brokerHeaders(), body(bodySize)
-	began := time.Now()
-	for i := range n {
-		time.Sleep(time.Until(began.Add(time.Duration(i) * every)))
-		m := &core.Message{Sink: benchSink, Topic: brokerTopic, Body: shared, Headers: headers, Delay: delay}
-		if r := br.in.Accept(ctx, m)[0]; r.Err != nil {
-			return 0, r.Err
-		}
-	}
-	select {
-	case <-br.sink.reached:
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	return br.dispatcher.Totals().LatenessP50, nil
 }
