@@ -68,6 +68,8 @@ bench: ## Measure speed and memory beside the raw limit of this machine; takes t
 # SEEDS is how many seeds each row of the full profile gets; SEED is the first.
 SEEDS ?= 20
 SEED  ?= 1
+# JOBS is how many runs go on at a time. They wait more than they work.
+JOBS  ?= 3
 
 .PHONY: faults
 faults: ## Try bridges and Redis under faults, each for some seconds; takes five minutes
@@ -75,7 +77,7 @@ faults: ## Try bridges and Redis under faults, each for some seconds; takes five
 
 .PHONY: faults-full
 faults-full: ## Try every fault with SEEDS=20 seeds each; takes hours
-	$(GO) run ./integration/faults -all -seed $(SEED) -seeds $(SEEDS)
+	$(GO) run ./integration/faults -all -seed $(SEED) -seeds $(SEEDS) -jobs $(JOBS)
 
 .PHONY: mutants
 mutants: ## Plant faults in copies of the code and see whether the fault harness finds them

@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -38,6 +39,7 @@ type options struct {
 	rows    []int
 	seed    uint64
 	seeds   int
+	jobs    int
 	all     bool
 	mutants bool
 	only    string // names of mutants
@@ -51,6 +53,7 @@ func readOptions(args []string, stderr io.Writer) (options, error) {
 	rows := flags.String("row", "", "numbers of the rows to run, separated by commas; empty: the short profile")
 	flags.Uint64Var(&o.seed, "seed", 1, "first seed")
 	flags.IntVar(&o.seeds, "seeds", 1, "how many seeds for each row")
+	flags.IntVar(&o.jobs, "jobs", 1, "how many runs at a time; each has servers of its own")
 	flags.BoolVar(&o.all, "all", false, "every row")
 	flags.BoolVar(&o.mutants, "mutants", false, "plant faults in copies of the code and see whether they are found")
 	flags.StringVar(&o.only, "only", "", "with -mutants: names of mutants, separated by commas")
@@ -100,17 +103,7 @@ func execute(args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	var results []result
-	for _, w := range chosen {
-		for n := range o.seeds {
-			r := play(w, o.seed+uint64(n), o)
-			fmt.Fprintf(stderr, "%s row %d seed %d: %s (%.0f s)\n", time.Now().Format(time.TimeOnly), w.number, r.seed, r.line(), r.took.Seconds())
-			results = append(results, r)
-			if w.leftOut != "" {
-				break
-			}
-		}
-	}
+	results := playAll(chosen, o)
 	report(stdout, commit(root), results)
 	took, accepted, struck := total(results)
 	fmt.Fprintf(stdout, "\n%d runs in %s: %d messages accepted under %d faults\n", len(results), took.Round(time.Second), accepted, struck)
@@ -118,6 +111,31 @@ func execute(args []string, stdout, stderr io.Writer) error {
 		return errFailed
 	}
 	return nil
+}
+
+// playAll runs every row with every seed, and returns the results in that order.
+func playAll(chosen []*row, o options) []result {
+	var results []result
+	for _, w := range chosen {
+		for n := range o.seeds {
+			if n == 0 || w.leftOut == "" {
+				results = append(results, result{row: w, seed: o.seed + uint64(n)})
+			}
+		}
+	}
+	var workers sync.WaitGroup
+	free := make(chan struct{}, max(1, o.jobs))
+	for n := range results {
+		free <- struct{}{}
+		workers.Go(func() {
+			defer func() { <-free }()
+			r := play(results[n].row, results[n].seed, o)
+			fmt.Fprintf(o.log, "%s row %d seed %d: %s (%.0f s)\n", time.Now().Format(time.TimeOnly), r.row.number, r.seed, r.line(), r.took.Seconds())
+			results[n] = r
+		})
+	}
+	workers.Wait()
+	return results
 }
 
 // choose is the rows that the options name.

@@ -66,10 +66,10 @@ func (r *run) makeSides() [2]*side {
 			r.Skipf("%s is not there", program)
 		}
 	}
-	id := os.Getpid() % 10_000
+	id := filepath.Base(r.dir)
 	var sides [2]*side
 	for n := range sides {
-		sides[n] = &side{r: r, name: fmt.Sprintf("faults%d-%d", id, n), host: fmt.Sprintf("10.99.0.%d", n+1)}
+		sides[n] = &side{r: r, name: fmt.Sprintf("%s-%d", id, n), host: fmt.Sprintf("10.99.0.%d", n+1)}
 	}
 	for _, s := range sides {
 		if out, err := exec.Command("ip", "netns", "add", s.name).CombinedOutput(); err != nil {
