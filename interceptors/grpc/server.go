@@ -9,7 +9,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
+	"google.golang.org/grpc/encoding/proto"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -77,6 +79,7 @@ func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 	c := s.config
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(s.admit),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
 		grpc.ChainUnaryInterceptor(s.surviveUnary),
 		grpc.ChainStreamInterceptor(s.surviveStream),
 		grpc.MaxRecvMsgSize(c.MaxBatchBytes),
