@@ -6,6 +6,9 @@ LINT  := .cache/golangci-lint
 
 # Other packages' servers share the machine, so a test binary may take long.
 TEST_TIMEOUT ?= 45m
+# TEST_PACKAGES is how many packages are tested at a time: one more than there
+# are processors, as tests wait for servers, too.
+TEST_PACKAGES ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .PHONY: help
 help: ## List the targets
@@ -18,7 +21,10 @@ deps: ## Install the servers that tests need (as root, on Debian and Ubuntu), or
 
 .PHONY: test
 test: deps ## Run all tests, with the race detector, against real servers; a missing one is a failure
-	DELAYBRIDGE_REQUIRE_SERVERS=1 $(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+	@# The longest goes first, so that nothing waits for it alone at the end. The
+	@# linters vet.
+	DELAYBRIDGE_REQUIRE_SERVERS=1 GORACE="$(GORACE) atexit_sleep_ms=0" \
+		$(GO) test -race -vet=off -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT) ./integration ./...
 
 .PHONY: quick
 quick: ## Run the tests that need no server to be installed; tests with servers run where there are any

@@ -23,7 +23,7 @@ const (
 	deadFor    = 5 * time.Second
 	frozenFor  = 20 * time.Second
 	maxDials   = 1.5 // a second: there is one probe a second, and one dial a probe
-	blockedFor = 5 * time.Second
+	blockedFor = 3 * time.Second
 	// maxStall is for the leader of a partition that is killed: the cluster takes
 	// three seconds to notice.
 	maxStall = 15 * time.Second

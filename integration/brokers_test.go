@@ -49,7 +49,7 @@ func getsEverything(t *testing.T, g *target, n int) {
 	l := newLedger(g)
 	l.post(t, bridge, g.mixed("first", 1, time.Now()))
 	l.gather(t, arrivals, time.Minute)                      // now the consumer is there
-	lead := time.Second + time.Duration(n)*time.Second/8000 // in which all can be accepted
+	lead := time.Second + time.Duration(n)*time.Second/4000 // in which all can be accepted
 	l.post(t, bridge, g.mixed("m", n, time.Now().Add(lead)))
 	l.gather(t, arrivals, 2*time.Minute)
 	bridge.stop()

@@ -40,6 +40,7 @@ const (
 // TestIntakeUnderKills: what producers tag in one broker comes out of another:
 // at least once, parked once, not early, byte for byte, whichever instance dies.
 func TestIntakeUnderKills(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		from func(*testing.T) *origin
@@ -54,6 +55,7 @@ func TestIntakeUnderKills(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			p := &passage{from: test.from(t), to: test.to(t), n: test.n, kills: test.kill, over: test.over}
 			p.run(t)
 		})

@@ -95,6 +95,7 @@ const (
 
 // TestPlainKafkaProducer: Kafka's own console producer, with one more header.
 func TestPlainKafkaProducer(t *testing.T) {
+	t.Parallel()
 	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka3})
 	orders, calls, reject := uniqueName("orders"), uniqueName("calls"), uniqueName("rejected")
 	for _, topic := range []string{orders, calls, orders + ".delayed", calls + ".delayed", reject} {
@@ -142,6 +143,7 @@ func TestPlainKafkaProducer(t *testing.T) {
 // TestPlainRabbitMQProducer: RabbitMQ's own rabbitmqadmin, with the header that
 // the delayed message plugin takes.
 func TestPlainRabbitMQProducer(t *testing.T) {
+	t.Parallel()
 	server := servers.RabbitMQ(t)
 	admin := server.EnableManagement()
 	g := newRabbitTarget(server.URL(), uniqueName("orders"))
@@ -188,6 +190,7 @@ func TestPlainRabbitMQProducer(t *testing.T) {
 // TestPlainRocketMQProducer: RocketMQ's own client for Java, with one more user
 // property.
 func TestPlainRocketMQProducer(t *testing.T) {
+	t.Parallel()
 	cluster := servers.RocketMQ(t, servers.RocketMQOptions{Version: servers.RocketMQ5})
 	orders, reject := uniqueName("orders"), uniqueName("rejected")
 	for _, topic := range []string{orders, orders + "-delayed", reject} {

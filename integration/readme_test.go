@@ -54,6 +54,7 @@ func shell(t *testing.T, script, tools string) string {
 // TestReadmeWaysIn runs the README's four ways in as they stand there, but for
 // the ports: a message by each arrives where the README says.
 func TestReadmeWaysIn(t *testing.T) {
+	t.Parallel()
 	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka3})
 	for _, topic := range []string{"reminders", "orders", "orders.delayed", "orders.rejected"} {
 		cluster.CreateTopic(topic, 1)

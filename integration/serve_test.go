@@ -17,6 +17,7 @@ import (
 // TestKilledInstanceLosesNothing runs two instances on one Redis and kills one
 // of them again and again, at random, while messages come in and go out.
 func TestKilledInstanceLosesNothing(t *testing.T) {
+	t.Parallel()
 	redis := servers.Redis(t, servers.RedisOptions{})
 	config := fmt.Sprintf(`store: {redis: {url: "%s"}, ownership: 1s}
 http: {listen: "127.0.0.1:0"}

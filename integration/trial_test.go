@@ -39,7 +39,7 @@ type span struct {
 }
 
 const (
-	calmFor   = 5 * time.Second // before a fault, to compare with
+	calmFor   = 3 * time.Second // before a fault, to compare with
 	recoverIn = 90 * time.Second
 	loadEvery = 10 * time.Millisecond
 	loadDelay = "200ms"

@@ -175,6 +175,7 @@ func TestPythonHasTheProtocol(t *testing.T) {
 
 // TestDevWithConfig: the sinks of the file are used, its store is not.
 func TestDevWithConfig(t *testing.T) {
+	t.Parallel()
 	file := writeFile(t, "dev.yaml", "sinks:\n  first: {type: console, config: {format: json}}\n  second: {type: console}\n")
 	dev := startDevProcess(t, "--config", file, "--listen", "127.0.0.1:0", "--for", "2500ms")
 	dev.await(`^  sink   first$`)

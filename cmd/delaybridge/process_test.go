@@ -87,6 +87,7 @@ func startDevProcess(t *testing.T, args ...string) *started {
 }
 
 func TestDevForAWhile(t *testing.T) {
+	t.Parallel()
 	dev := startDevProcess(t, "--listen", "127.0.0.1:0", "--for", "2500ms")
 	dev.await(`^delaybridge \S+, .*not for production$`)
 	dev.await(`^  store  in memory, lost at exit$`)
@@ -106,6 +107,7 @@ func TestDevForAWhile(t *testing.T) {
 
 // TestDevCurlLine sends what the banner says, byte for byte.
 func TestDevCurlLine(t *testing.T) {
+	t.Parallel()
 	dev := startDevProcess(t, "--listen", "127.0.0.1:0", "--no-samples")
 	line := dev.await(`^  curl -H 'Content-Type: application/json' -d '(.*)$`)
 	body, url, ok := strings.Cut(line, "' ")
@@ -232,6 +234,7 @@ func TestInterruptedClient(t *testing.T) {
 // TestServe runs serve on a real Redis: a message goes in, the bridge is stopped
 // and started, and the message comes out.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	redis := servers.Redis(t, servers.RedisOptions{})
 	dir := t.TempDir()
 	path := filepath.Join(dir, "c.yaml")
@@ -300,6 +303,7 @@ func TestServe(t *testing.T) {
 
 // TestDevOnRedis parks in a real Redis, where what is left stays.
 func TestDevOnRedis(t *testing.T) {
+	t.Parallel()
 	redis := servers.Redis(t, servers.RedisOptions{AOF: servers.AOFOff})
 	dev := startDevProcess(t, "--listen", "127.0.0.1:0", "--redis", redis.URL(), "--for", "3s")
 	dev.await(`^  store  Redis, durability memory$`)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestActiveMQ(t *testing.T) {
+	t.Parallel()
 	server := servers.ActiveMQ(t, servers.ActiveMQOptions{TLS: true, Users: []servers.ActiveMQUser{
 		{Name: "all", Password: "a<b", Uses: []string{">"}, Makes: []string{">"}},
 		{Name: "few", Password: "secret", Uses: []string{"some.>", "fixed"}, Makes: []string{"some.>"}},

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,6 +26,9 @@ const (
 type KafkaOptions struct {
 	Version string // Kafka3
 	Nodes   int    // 1; with 3, topics have three replicas, two of which confirm
+	// Controllers is how many of the nodes, from the first, are controllers too; 0 is
+	// all. With one controller of two nodes the other can be lost for long.
+	Controllers int
 	// AdvertiseHost is the host that brokers give to clients instead of
 	// 127.0.0.1, for a proxy that listens there on the same ports.
 	AdvertiseHost string
@@ -35,7 +38,8 @@ type KafkaOptions struct {
 	Config map[string]string // more of the server's properties, which win over ours
 }
 
-// KafkaCluster is one or more Kafka nodes, each broker and controller at once.
+// KafkaCluster is one or more Kafka nodes, each broker and, if nothing else is
+// said, controller at once.
 type KafkaCluster struct {
 	t      TB
 	nodes  []*Node
@@ -61,7 +65,7 @@ const (
 func Kafka(t TB, o KafkaOptions) *KafkaCluster {
 	t.Helper()
 	if addrs := external("DELAYBRIDGE_TEST_KAFKA"); addrs != nil {
-		if o.Version != "" || o.Nodes > 1 || o.AdvertiseHost != "" || o.Users != nil || o.Config != nil {
+		if o.Version != "" || o.Nodes > 1 || o.Controllers > 0 || o.AdvertiseHost != "" || o.Users != nil || o.Config != nil {
 			t.Skipf("needs a Kafka of its own, and DELAYBRIDGE_TEST_KAFKA is set")
 		}
 		return &KafkaCluster{t: t, addrs: addrs, topics: map[string]int{}}
@@ -94,10 +98,13 @@ func (o KafkaOptions) withDefaults() KafkaOptions {
 		o.AdvertiseHost = "127.0.0.1"
 	}
 	o.Nodes = max(o.Nodes, 1)
+	if o.Controllers == 0 {
+		o.Controllers = o.Nodes
+	}
 	return o
 }
 
-// node describes node id, of those at ports, and formats its directory.
+// node describes node id, of those at ports, and makes its directory.
 func (c *KafkaCluster) node(o KafkaOptions, lib string, id int, ports []int) *Node {
 	t := c.t
 	t.Helper()
@@ -105,14 +112,21 @@ func (c *KafkaCluster) node(o KafkaOptions, lib string, id int, ports []int) *No
 	config := writeFile(t, dir, "server.properties", o.properties(dir, id, ports))
 	command := append(jvm(t, dir), "-Xms128m", "-Xmx384m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", filepath.Join(lib, "*"))
-	format := append(slices.Clone(command), "kafka.tools.StorageTool", "format", "-t", kafkaClusterID, "-c", config)
-	if out, err := exec.Command(format[0], format[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("format the directory of kafka: %v\n%s", err, out)
-	}
+	formatKafka(t, filepath.Join(dir, "data"), id)
 	p := &process{name: "kafka", dir: dir, argv: append(command, "kafka.Kafka", config)}
 	t.Cleanup(p.kill)
 	ready := func() error { return errors.Join(kafkaJoined(addr, id), c.led()) }
 	return &Node{t: t, what: fmt.Sprintf("kafka %d at %s", id, addr), process: p, readyIn: kafkaReadyIn, ready: ready}
+}
+
+// formatKafka makes the directory of a new node as Kafka's own tool does, but
+// without the second or two that another JVM takes.
+func formatKafka(t TB, dir string, id int) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatalf("format the directory of kafka: %v", err)
+	}
+	writeFile(t, dir, "meta.properties", fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=%d\n", kafkaClusterID, id))
 }
 
 // properties configure a small node that notices the loss of another quickly.
@@ -123,7 +137,7 @@ func (o KafkaOptions) properties(dir string, id int, ports []int) string {
 	p := map[string]string{
 		"process.roles":            "broker,controller",
 		"node.id":                  strconv.Itoa(id),
-		"controller.quorum.voters": voters(ports),
+		"controller.quorum.voters": voters(ports[:o.Controllers]),
 		"listeners": fmt.Sprintf("CLIENT://127.0.0.1:%d,BROKER://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d",
 			port, port+1, port+2),
 		"advertised.listeners":           fmt.Sprintf("CLIENT://%s:%d,BROKER://127.0.0.1:%d", o.AdvertiseHost, port, port+1),
@@ -153,6 +167,10 @@ func (o KafkaOptions) properties(dir string, id int, ports []int) string {
 		"broker.heartbeat.interval.ms":          "500",
 		"controller.quorum.election.timeout.ms": "500",
 		"controller.quorum.fetch.timeout.ms":    "1000",
+	}
+	if id >= o.Controllers {
+		p["process.roles"] = "broker"
+		p["listeners"], _, _ = strings.Cut(p["listeners"], ",CONTROLLER")
 	}
 	if o.Users != nil {
 		o.addLogins(p, port+kafkaLoginPort)

@@ -15,8 +15,10 @@ import (
 )
 
 func TestKafka(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{servers.Kafka3, servers.Kafka4} {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			cluster := servers.Kafka(t, servers.KafkaOptions{Version: version})
 			cluster.CreateTopic("small", 2, "max.message.bytes=1000")
 			cluster.CreateTopic("small", 2) // is there
@@ -41,6 +43,7 @@ func TestKafka(t *testing.T) {
 }
 
 func TestKafkaClusterGoesOnWithoutANode(t *testing.T) {
+	t.Parallel()
 	cluster := servers.Kafka(t, servers.KafkaOptions{Nodes: 3})
 	cluster.CreateTopic("t", 1)
 	cluster.Node(1).Pause()
@@ -59,6 +62,7 @@ func TestKafkaClusterGoesOnWithoutANode(t *testing.T) {
 }
 
 func TestKafkaAdvertisesAProxy(t *testing.T) {
+	t.Parallel()
 	cluster := servers.Kafka(t, servers.KafkaOptions{AdvertiseHost: "127.0.0.2"})
 	view, err := kafkaClient(t, cluster).Metadata(t.Context(), &kafka.MetadataRequest{})
 	if err != nil {
@@ -70,6 +74,7 @@ func TestKafkaAdvertisesAProxy(t *testing.T) {
 }
 
 func TestKafkaLogins(t *testing.T) {
+	t.Parallel()
 	cluster := servers.Kafka(t, servers.KafkaOptions{Users: map[string]string{"u": "secret"}})
 	cluster.CreateTopic("t", 1)
 	cluster.CreateTopic("open", 1)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestRabbitMQ(t *testing.T) {
+	t.Parallel()
 	server := servers.RabbitMQ(t)
 	publishDurable(t, server.URL(), "kept")
 	server.Kill()

@@ -12,6 +12,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Main(m)) }
 
 func TestRedisKeepsWhatItConfirmed(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		aof  servers.AOF
@@ -38,6 +39,7 @@ func TestRedisKeepsWhatItConfirmed(t *testing.T) {
 }
 
 func TestRedisPause(t *testing.T) {
+	t.Parallel()
 	redis := servers.Redis(t, servers.RedisOptions{})
 	redis.Pause()
 	if _, err := redis.Do("PING"); err == nil {
@@ -51,6 +53,7 @@ func TestRedisPause(t *testing.T) {
 }
 
 func TestRedisReplica(t *testing.T) {
+	t.Parallel()
 	master := servers.Redis(t, servers.RedisOptions{})
 	replica := servers.Redis(t, servers.RedisOptions{ReplicaOf: master, Args: []string{"--replica-priority", "7"}})
 	if n := master.MustDo("WAIT", "1", "100"); n != int64(1) {

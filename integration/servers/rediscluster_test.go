@@ -11,6 +11,7 @@ import (
 )
 
 func TestRedisClusterSpreadsSlots(t *testing.T) {
+	t.Parallel()
 	for _, masters := range []int{1, 3} {
 		c := servers.RedisCluster(t, masters)
 		moved := 0
@@ -29,6 +30,7 @@ func TestRedisClusterSpreadsSlots(t *testing.T) {
 }
 
 func TestFailoverClusterReplacesAMaster(t *testing.T) {
+	t.Parallel()
 	c := servers.FailoverCluster(t, 3, 1)
 	c.Masters[0].Kill()
 	within(t, 20*time.Second, "the replica takes over", func() bool {
@@ -43,6 +45,7 @@ func TestFailoverClusterReplacesAMaster(t *testing.T) {
 }
 
 func TestSentinelReplacesAMaster(t *testing.T) {
+	t.Parallel()
 	g := servers.Sentinel(t, 3)
 	if got := g.MasterAddr(); got != g.Master.Addr() {
 		t.Fatalf("the master is %s, want %s", got, g.Master.Addr())

@@ -35,6 +35,7 @@ type RocketMQCluster struct {
 	nameServer, broker *Node
 	nameServers        []string
 	brokerAddr         string
+	configure          func(lines []string) // writes the broker's configuration
 }
 
 const (
@@ -96,6 +97,11 @@ func (c *RocketMQCluster) rocketBroker(o RocketMQOptions, lib, dir string, port 
 	t := c.t
 	t.Helper()
 	config := writeFile(t, dir, "broker.conf", o.brokerConfig(dir, port))
+	c.configure = func(lines []string) {
+		more := o
+		more.Config = slices.Concat(o.Config, lines)
+		writeFile(t, dir, "broker.conf", more.brokerConfig(dir, port))
+	}
 	argv := append(rocketJVM(t, lib, dir, "-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m"),
 		"-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
 		"org.apache.rocketmq.broker.BrokerStartup", "-n", c.nameServers[0], "-c", config)
@@ -183,6 +189,14 @@ func (c *RocketMQCluster) NameServer() *Node { c.t.Helper(); return c.own(c.name
 
 // Broker is the broker, to stop and to start it.
 func (c *RocketMQCluster) Broker() *Node { c.t.Helper(); return c.own(c.broker) }
+
+// Configure changes the broker's configuration from its next start on: it is
+// that of the options, and these lines, as name=value, which win.
+func (c *RocketMQCluster) Configure(lines ...string) {
+	c.t.Helper()
+	c.own(c.broker)
+	c.configure(lines)
+}
 
 func (c *RocketMQCluster) own(n *Node) *Node {
 	c.t.Helper()

@@ -10,8 +10,10 @@ import (
 )
 
 func TestRocketMQ(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{servers.RocketMQ4, servers.RocketMQ5} {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			cluster := servers.RocketMQ(t, servers.RocketMQOptions{Version: version})
 			cluster.CreateTopic("kept", 4)
 			addr := cluster.BrokerAddr()
@@ -35,6 +37,7 @@ func TestRocketMQ(t *testing.T) {
 }
 
 func TestRocketMQAdvertisesAProxy(t *testing.T) {
+	t.Parallel()
 	cluster := servers.RocketMQ(t, servers.RocketMQOptions{AdvertiseHost: "127.0.0.2"})
 	cluster.CreateTopic("t", 1)
 	if got := cluster.BrokerAddr(); !strings.HasPrefix(got, "127.0.0.2:") {

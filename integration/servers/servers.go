@@ -19,7 +19,7 @@
 // DELAYBRIDGE_TEST_ROCKETMQ (host:port, comma separated), DELAYBRIDGE_TEST_AMQP
 // (a URL). Tests that need to stop such a server, or to start it with certain
 // options, are then skipped. The Redis must be empty and is emptied by each
-// test, so packages take turns: go test -p 1.
+// test, so packages and tests take turns: go test -p 1 -parallel 1.
 //
 // Methods of the servers are called from the goroutine of the test, since they
 // end it on failure; addresses and URLs can be read from anywhere.

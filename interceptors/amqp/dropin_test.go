@@ -130,6 +130,7 @@ func TestInPlaceOfThePlugin(t *testing.T) {
 // TestTypesOfTheExchange: producers may declare the exchange that they publish
 // to, and the intake gets all that is published to it, whatever its type.
 func TestTypesOfTheExchange(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	for _, kind := range []string{"fanout", "topic", "headers"} {
 		t.Run(kind, func(t *testing.T) {
@@ -170,6 +171,7 @@ func TestTypesOfTheExchange(t *testing.T) {
 // TestTwoVirtualHosts: where producers have a virtual host of their own, not
 // even a name has to change.
 func TestTwoVirtualHosts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.Ctl("add_vhost", r.name)
 	r.Ctl("set_permissions", "-p", r.name, "guest", ".*", ".*", ".*")

@@ -44,6 +44,7 @@ func TestCutOff(t *testing.T) {
 // TestKilled: what an intake had in hand when it was killed is parked once by
 // the next.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	in := r.queue(".delayed", map[string]any{"x-queue-type": "quorum"})
 	wire := sinktest.NewWire(t)
@@ -162,6 +163,7 @@ func TestQueueComesAndGoes(t *testing.T) {
 // TestAlarmAndRestart: a broker that is short of memory holds up what is
 // rejected, and nothing else; and one that is killed and comes back is read on.
 func TestAlarmAndRestart(t *testing.T) {
+	t.Parallel()
 	r := rigOf(t, servers.RabbitMQ(t))
 	in, other, rejects := r.queue(".delayed", nil), r.queue(".other", nil), r.queue(".rejected", nil)
 	r.publish(in, delayed("bad", "bad"))

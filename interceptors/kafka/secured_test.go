@@ -26,8 +26,10 @@ import (
 // TestSecured reads over TLS with a login that runs out again and again, from
 // both generations of Kafka.
 func TestSecured(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{servers.Kafka3, servers.Kafka4} {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			r, addr, ca := secured(t, version)
 			topic, rejects := r.topic(".delayed", 2), r.topic(".rejected", 1)
 			safe := map[string]any{"brokers": []string{addr}, "reject_topic": rejects,

@@ -18,6 +18,7 @@ import (
 
 // TestTransactions: what was aborted is left out, and what is open waits.
 func TestTransactions(t *testing.T) {
+	t.Parallel()
 	r := rigOf(t, servers.Kafka(t, servers.KafkaOptions{}))
 	topic := r.topic(".delayed", 1)
 	door := r.run(r.intake([]string{topic}, nil))

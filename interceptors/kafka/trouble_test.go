@@ -38,6 +38,7 @@ func (r *rig) fill(topic string, partitions, from, to int) {
 
 // TestRebalance: members come and go under load, and all is parked once.
 func TestRebalance(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	const partitions = 4
 	topic := r.topic(".delayed", partitions)
@@ -91,6 +92,7 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 // TestKilled: a member that is gone without a word has parked what it has not
 // committed. The next reads that again, and parks nothing twice.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 2)
 	victim := r.intake([]string{topic}, nil)
@@ -123,6 +125,7 @@ func TestKilled(t *testing.T) {
 
 // TestBrokerAway: a broker that comes back is read from where it was.
 func TestBrokerAway(t *testing.T) {
+	t.Parallel()
 	r := rigOf(t, servers.Kafka(t, servers.KafkaOptions{}))
 	topic := r.topic(".delayed", 2)
 	door := r.run(r.intake([]string{topic}, nil))

@@ -136,6 +136,7 @@ func TestUntagged(t *testing.T) {
 // TestLatest: what was there before is not read, what comes while the intake is
 // away is.
 func TestLatest(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	topic := r.topic("-delayed", 1)
 	r.send(topic, 0, "before", props("delaybridge-delay", "1h"))

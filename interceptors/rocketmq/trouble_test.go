@@ -151,6 +151,7 @@ func (c *cable) sever(forGood bool) {
 // TestKilled: what was parked but not committed is read again by the next
 // instance, and known.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	topic := r.topic("-delayed", 1)
 	const many = 300
@@ -204,6 +205,7 @@ func TestCut(t *testing.T) {
 // TestMembers: two instances share the queues, and one takes over when the other
 // goes, at once; every message is parked once.
 func TestMembers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	topic := r.topic("-delayed", 4)
 	first := r.run(r.intake([]string{topic}, nil))
@@ -272,6 +274,7 @@ func TestNamespace(t *testing.T) {
 
 // TestTopicAppears: topics need not be there from the start, and may grow.
 func TestTopicAppears(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	first := r.topic("-delayed", 1)
 	door := r.run(r.intake([]string{first, r.name + "-late"}, nil))
@@ -291,6 +294,7 @@ func TestTopicAppears(t *testing.T) {
 // TestLogin: with access control every request is signed. A wrong secret is
 // tried on with, and reads nothing.
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	r := rigOf(t, servers.RocketMQ(t, servers.RocketMQOptions{Logins: true}))
 	admin := map[string]any{"access_key": servers.RocketMQAdmin, "secret_key": servers.RocketMQAdminSecret}
 	topic, rejects := r.topic("-delayed", 1), r.topic("-rejected", 1)
@@ -347,6 +351,7 @@ func (l *lines) text() string {
 // TestBrokerKilled is also the test on version 4: what it has acknowledged is
 // parked once, although it dies with commits that it has not written.
 func TestBrokerKilled(t *testing.T) {
+	t.Parallel()
 	r := rigOf(t, servers.RocketMQ(t, servers.RocketMQOptions{Version: servers.RocketMQ4}))
 	t.Run("delays of its own", func(t *testing.T) { checkDelays(t, r, false) })
 	topic := r.topic("-delayed", 2)

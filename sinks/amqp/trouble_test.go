@@ -165,10 +165,18 @@ func TestExchangeVanishes(t *testing.T) {
 	}
 }
 
-// TestPoisonIsIsolated lets the broker have a lower limit for bodies than the
-// sink knows: it closes the channel then, whatever else is on it.
-func TestPoisonIsIsolated(t *testing.T) {
+// TestBrokerInTrouble does to one broker, in turn, what others could not share.
+func TestBrokerInTrouble(t *testing.T) {
 	r := startRabbit(t)
+	t.Run("memory alarm", func(t *testing.T) { testMemoryAlarm(t, r) })
+	t.Run("pauses", func(t *testing.T) { testBrokerPauses(t, r) })
+	t.Run("lower limit", func(t *testing.T) { testPoisonIsIsolated(t, r) }) // which stays
+}
+
+// testPoisonIsIsolated lets the broker have a lower limit for bodies than the
+// sink knows: it closes the channel then, whatever else is on it.
+func testPoisonIsIsolated(t *testing.T, r *rabbit) {
+	t.Helper()
 	r.Ctl("eval", "persistent_term:put(max_message_size, 10000), application:set_env(rabbit, max_message_size, 10000).")
 	s := openTest(t, nil, r.URL())
 	closeAtEnd(t, s)
@@ -216,10 +224,10 @@ func TestPoisonIsIsolated(t *testing.T) {
 	}
 }
 
-// TestMemoryAlarm checks that the sink stops when the broker asks for it, says
+// testMemoryAlarm checks that the sink stops when the broker asks for it, says
 // so, and goes on afterwards.
-func TestMemoryAlarm(t *testing.T) {
-	r := startRabbit(t)
+func testMemoryAlarm(t *testing.T, r *rabbit) {
+	t.Helper()
 	s := openTest(t, nil, r.URL())
 	closeAtEnd(t, s)
 	queue := r.queue(t, nil)
@@ -257,10 +265,10 @@ func TestMemoryAlarm(t *testing.T) {
 	}
 }
 
-// TestBrokerPauses stops the broker's process for a while, as a machine that
+// testBrokerPauses stops the broker's process for a while, as a machine that
 // swaps does: connections stay, nothing answers.
-func TestBrokerPauses(t *testing.T) {
-	r := startRabbit(t)
+func testBrokerPauses(t *testing.T, r *rabbit) {
+	t.Helper()
 	s := openTest(t, nil, r.URL())
 	closeAtEnd(t, s)
 	queue := r.queue(t, nil)

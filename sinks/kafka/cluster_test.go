@@ -137,6 +137,7 @@ func TestThreeNodes(t *testing.T) {
 // TestPausedBroker stops the only broker without killing it: the trouble is the
 // sink's, is said in time, and ends by itself.
 func TestPausedBroker(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, servers.KafkaOptions{Version: servers.Kafka4})
 	s := startStream(t, c, c.topic(1))
 	sink := openTest(t, c.Addrs(), nil, nil)
@@ -234,6 +235,7 @@ func (c *testCluster) wantStream(t *testing.T, topic string, confirmed, unknown 
 // TestRealTopics is about what only a real broker knows: codecs, limits, missing
 // topics.
 func TestRealTopics(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, servers.KafkaOptions{Version: servers.Kafka4})
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(codec, func(t *testing.T) {

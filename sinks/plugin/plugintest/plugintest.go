@@ -56,6 +56,8 @@ func Config(t testing.TB, name string, settings any) json.RawMessage {
 	}
 	config, err := json.Marshal(map[string]any{
 		"command": path, "args": []string{name}, "sha256": checksum(t, path), "config": settings,
+		// The race detector would hold up the end of each plugin by a second.
+		"env": map[string]string{"GORACE": "atexit_sleep_ms=0"},
 	})
 	if err != nil {
 		t.Fatalf("write the settings: %v", err)
