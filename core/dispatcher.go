@@ -163,6 +163,7 @@ func (l *bucketLoop) work(ctx context.Context, batch Batch, storeNow func() time
 		return outcomes
 	}
 	err := l.deliver(ctx, live)
+	p.cut = context.Cause(ctx) == ErrOwnershipLost
 	return append(outcomes, l.judge(live, err, storeNow(), p)...)
 }
 

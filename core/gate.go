@@ -29,6 +29,9 @@ type gate struct {
 type pass struct {
 	gate  *gate
 	probe bool
+	// cut: the delivery ended with its bucket, so that bad news is none of the
+	// sink's.
+	cut bool
 }
 
 // enter blocks while the gate is closed and it is not this caller's turn to
@@ -105,6 +108,10 @@ func (p pass) open(l *bucketLoop) {
 
 // close ends a pass with bad news.
 func (p pass) close(l *bucketLoop, err error) {
+	if p.cut {
+		p.leave()
+		return
+	}
 	g := p.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()

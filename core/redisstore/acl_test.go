@@ -24,6 +24,7 @@ const (
 )
 
 func TestUserOfDocs(t *testing.T) {
+	t.Parallel()
 	server := servers.Redis(t, servers.RedisOptions{})
 	makeUser(t, server, documentedUser(t, "~delaybridge:*"))
 	h := harness(func(t *testing.T) Config { return asUser(Config{Addrs: []string{server.Addr()}}) })
@@ -34,6 +35,7 @@ func TestUserOfDocs(t *testing.T) {
 }
 
 func TestUserOfDocsWaitsForReplicas(t *testing.T) {
+	t.Parallel()
 	server := servers.Redis(t, servers.RedisOptions{AOF: servers.AOFAlways})
 	makeUser(t, server, documentedUser(t, "~delaybridge:*"))
 	servers.Redis(t, servers.RedisOptions{ReplicaOf: server})
@@ -49,6 +51,7 @@ func TestUserOfDocsWaitsForReplicas(t *testing.T) {
 }
 
 func TestUserOfDocsOnACluster(t *testing.T) {
+	t.Parallel()
 	cluster := servers.RedisCluster(t, 3)
 	rules := append(documentedUser(t, "~delaybridge:*"), documentedExtra(t)...)
 	for _, node := range cluster.Masters {
@@ -61,6 +64,7 @@ func TestUserOfDocsOnACluster(t *testing.T) {
 }
 
 func TestUserOfDocsOnSentinels(t *testing.T) {
+	t.Parallel()
 	group := servers.Sentinel(t, 1)
 	for _, server := range []*servers.RedisServer{group.Master, group.Replica} {
 		makeUser(t, server, documentedUser(t, "~delaybridge:*"))

@@ -21,6 +21,7 @@ func strict() *scripts {
 }
 
 func TestClusterOfOneNodeWithStrictScripts(t *testing.T) {
+	t.Parallel()
 	cluster := servers.RedisCluster(t, 1)
 	h := harness(func(t *testing.T) Config { return clusterConfig(t, cluster) })
 	lenient := h.Open
@@ -37,6 +38,7 @@ func TestClusterOfOneNodeWithStrictScripts(t *testing.T) {
 }
 
 func TestClusterOfThreeMasters(t *testing.T) {
+	t.Parallel()
 	cluster := servers.RedisCluster(t, 3)
 	storetest.Run(t, harness(func(t *testing.T) Config { return clusterConfig(t, cluster) }))
 }
@@ -50,6 +52,7 @@ func clusterConfig(t *testing.T, c *servers.Cluster) Config {
 }
 
 func TestClusterWaitsForReplicas(t *testing.T) {
+	t.Parallel()
 	cluster := servers.FailoverCluster(t, 3, 1)
 	config := clusterConfig(t, cluster)
 	config.Durability, config.DurabilityTimeout = DurabilityReplicated, 10*time.Second

@@ -44,6 +44,17 @@ func (c Config) choose(f facts) (durability, error) {
 	return d, nil
 }
 
+// broken tells why a Redis with these facts does not give the level any more,
+// though it did when it was chosen. What CONFIG GET does not tell any more is
+// taken to be as it was. Replicas count with each answer.
+func (d durability) broken(f facts) error {
+	if d.level == DurabilityFsync && (!f.aof || f.lazy && !d.waitAOF) {
+		return errors.New("unsafe Redis: durability fsync is promised, and appendonly or appendfsync was changed while running: " +
+			"set appendonly yes and appendfsync always, or restart the bridge with another level")
+	}
+	return nil
+}
+
 // strongest is the best level that a Redis with these facts can give.
 func strongest(f facts, replicas int) string {
 	switch {

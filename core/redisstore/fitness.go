@@ -17,6 +17,7 @@ type facts struct {
 	aof      bool
 	replicas int  // connected to each master at least
 	always   bool // appendfsync is known to be always
+	lazy     bool // appendfsync is known to be something else
 	waitAOF  bool // WAITAOF is known
 }
 
@@ -33,6 +34,7 @@ func (s *Store) inspect(ctx context.Context) (facts, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		all.policies = append(all.policies, f.policies...)
+		all.lazy = all.lazy || f.lazy
 		all.aof, all.always, all.waitAOF = all.aof && f.aof, all.always && f.always, all.waitAOF && f.waitAOF
 		all.replicas = min(all.replicas, f.replicas)
 		return nil
@@ -60,6 +62,7 @@ func inspectMaster(ctx context.Context, c redis.Cmdable) (facts, error) {
 	f.waitAOF = atLeast(values["redis_version"], 7, 2)
 	if sync, err := c.ConfigGet(ctx, "appendfsync").Result(); err == nil {
 		f.always = sync["appendfsync"] == "always"
+		f.lazy = !f.always
 	}
 	return f, nil
 }

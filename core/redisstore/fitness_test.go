@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,100 @@ func TestPolicyThatTurnsUnsafeShowsInHealth(t *testing.T) {
 	redis.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
 	if err := s.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "allkeys-random") {
 		t.Errorf("health is %v, want an error that names the policy", err)
+	}
+}
+
+func TestNothingIsAcceptedWhileRedisMayEvict(t *testing.T) {
+	for _, volatile := range []bool{false, true} {
+		t.Run(fmt.Sprintf("allow_volatile %t", volatile), func(t *testing.T) {
+			redis := servers.Redis(t, servers.RedisOptions{})
+			s := open(t, Config{Addrs: []string{redis.Addr()}, AllowVolatile: volatile})
+			s.watch.every = 0 // looks again with each flight
+			park := func(id string, delay time.Duration) error {
+				return s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: delay})[0].Err
+			}
+			if err := park("before", 0); err != nil {
+				t.Fatal(err)
+			}
+			redis.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+			err := park("while", time.Hour)
+			if volatile != (err == nil) || err != nil && (!errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "allkeys-lru")) {
+				t.Errorf("park is %v", err)
+			}
+			if _, err := s.Get(t.Context(), core.Ref{ID: "while", Sink: "orders"}); volatile != (err == nil) {
+				t.Errorf("get of what was parked: %v", err)
+			}
+			// What is there goes out all the same.
+			sink := newCollector(1)
+			stop := serve(t, s, sink, core.RetryPolicy{})
+			sink.await(t)
+			stop()
+			redis.MustDo("CONFIG", "SET", "maxmemory-policy", "noeviction")
+			if err := park("after", time.Hour); err != nil {
+				t.Errorf("park on a Redis that is safe again: %v", err)
+			}
+		})
+	}
+}
+
+// A promise that Redis does not keep any more is not made any more, whatever
+// else is allowed.
+func TestNothingIsAcceptedAtALevelThatIsGone(t *testing.T) {
+	for name, change := range map[string][3]string{"sync": {"appendfsync", "everysec", "always"}, "file": {"appendonly", "no", "yes"}} {
+		t.Run(name, func(t *testing.T) {
+			redis := servers.Redis(t, servers.RedisOptions{AOF: servers.AOFAlways})
+			s := open(t, Config{Addrs: []string{redis.Addr()}, AllowVolatile: true, Durability: DurabilityFsync})
+			s.watch.every = 0
+			park := func(id string) error {
+				return s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: time.Hour})[0].Err
+			}
+			if err := park("before"); err != nil {
+				t.Fatal(err)
+			}
+			redis.MustDo("CONFIG", "SET", change[0], change[1])
+			holds := s.durable.waitAOF && change[0] == "appendfsync" // WAITAOF waits for the disk whatever appendfsync is
+			if err := park("while"); holds != (err == nil) || err != nil && (!errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), change[0])) {
+				t.Errorf("park is %v", err)
+			}
+			if err := s.Health(t.Context()); holds != (err == nil) {
+				t.Errorf("health is %v", err)
+			}
+			redis.MustDo("CONFIG", "SET", change[0], change[2])
+			if err := park("after"); err != nil {
+				t.Errorf("park on a Redis that is as it was: %v", err)
+			}
+		})
+	}
+}
+
+func TestPolicyIsLookedAtFromTimeToTime(t *testing.T) {
+	redis := servers.Redis(t, servers.RedisOptions{})
+	s := open(t, Config{Addrs: []string{redis.Addr()}})
+	park := func(id string) error {
+		return s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: time.Hour})[0].Err
+	}
+	looks := func() int {
+		info, _ := redis.MustDo("INFO", "commandstats").(string)
+		calls := 0
+		_, _ = fmt.Sscanf(parseInfo(info)["cmdstat_info"], "calls=%d", &calls)
+		return calls
+	}
+	looks() // which counts itself from now on
+	before := looks()
+	for n := range 50 {
+		if err := park(fmt.Sprint(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := looks(); after != before+1 {
+		t.Errorf("%d parks have looked %d times at a Redis that was looked at when it was opened", 50, after-before-1)
+	}
+	redis.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	if err := s.Health(t.Context()); err == nil {
+		t.Fatal("healthy with allkeys-lru")
+	}
+	if err := park("after a look"); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("park after health has seen it: %v", err)
 	}
 }
 

@@ -69,7 +69,8 @@ func (k *parker) ticket(n int) *ticket {
 }
 
 // Park implements core.Store. It returns when every message has its answer or
-// ctx has ended; then those without one have core.ErrUnknown.
+// ctx has ended; then those without one have core.ErrUnknown. While Redis is
+// unsafe, as after a change of its eviction policy, all have core.ErrUnavailable.
 func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
 	if len(messages) == 0 {
 		return nil
@@ -174,6 +175,12 @@ type parkGroup struct {
 func (s *Store) parkAll(load []*parking) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout+s.durable.timeout)
 	defer cancel()
+	if err := s.refusal(ctx); err != nil {
+		for _, p := range load {
+			p.receipt.Err = err
+		}
+		return
+	}
 	groups := s.group(load)
 	for _, g := range groups {
 		g.call = newCall(ctx, s.scripts.park, g.keys, s.parkArgs(g)...)

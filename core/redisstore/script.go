@@ -60,7 +60,7 @@ type script struct {
 }
 
 func newScript(parts ...string) *script {
-	source := strings.Join(parts, "\n")
+	source := shiftClock(strings.Join(parts, "\n"))
 	sum := sha1.Sum([]byte(source))
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }

@@ -26,6 +26,7 @@ type Store struct {
 	scripts *scripts
 	keys    keySpace
 	durable durability
+	watch   watch
 	parker  parker
 	owned   ownedBuckets
 	ids     *core.IDs
@@ -48,7 +49,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	config = config.withDefaults()
 	s := &Store{config: config, client: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
-	s.parker.store = s
+	s.parker.store, s.watch.every = s, watchEvery
 	if err := s.prepare(ctx); err != nil {
 		s.client.Close()
 		return nil, err
@@ -64,6 +65,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := facts.checkSafe(s.config.AllowVolatile); err != nil {
 		return err
 	}
+	s.watch.saw(nil)
 	if s.durable, err = s.config.choose(facts); err != nil {
 		return err
 	}
@@ -86,14 +88,9 @@ func (s *Store) Close() error {
 // Durability is the level at which Park answers: memory, replicated or fsync.
 func (s *Store) Durability() string { return s.durable.level }
 
-// Health asks Redis for a sign of life and whether it has become unsafe.
-func (s *Store) Health(ctx context.Context) error {
-	facts, err := s.inspect(ctx)
-	if err != nil {
-		return err
-	}
-	return facts.checkSafe(s.config.AllowVolatile)
-}
+// Health asks Redis for a sign of life and whether it has become unsafe. What it
+// finds holds for Park, too.
+func (s *Store) Health(ctx context.Context) error { return s.look(ctx) }
 
 // The format of what is stored. It is raised by a change that an older
 // instance could not read.

@@ -23,11 +23,14 @@ type message struct {
 	Headers []header `json:"headers"`
 	Body    string   `json:"body"`
 	Delay   string   `json:"delay"`
+	Sink    string   `json:"sink,omitempty"`
+
+	keyless bool // its target shows consumers no keys
 }
 
 func (m message) content() string {
 	key := ""
-	if m.Key != nil {
+	if m.Key != nil && !m.keyless {
 		key = *m.Key
 	}
 	return content(m.Topic, key, m.Headers, m.Body)
@@ -171,6 +174,7 @@ func (r *run) deadLetters(b *bridge) error {
 			Messages []struct {
 				ID      string   `json:"id"`
 				Reason  string   `json:"reason"`
+				Attempt int      `json:"attempt"`
 				Headers []header `json:"headers"`
 			} `json:"messages"`
 			Next string `json:"next_cursor"`
@@ -179,7 +183,11 @@ func (r *run) deadLetters(b *bridge) error {
 			return fmt.Errorf("list dead letters: %w", err)
 		}
 		for _, m := range page.Messages {
-			r.ledger.note(printed{ID: m.ID, Headers: m.Headers}.death(m.Reason))
+			if r.buried[m.ID] {
+				continue
+			}
+			r.buried[m.ID] = true
+			r.ledger.note(printed{ID: m.ID, Headers: m.Headers, Attempt: m.Attempt}.death(m.Reason))
 		}
 		if cursor = page.Next; cursor == "" {
 			return nil
@@ -192,5 +200,5 @@ func (p printed) death(reason string) entry {
 	if e.Name[0] == '?' { // a list may leave headers out, and most ids are names
 		e.Name = p.ID
 	}
-	return entry{Kind: dying, Name: e.Name, ID: p.ID, Call: e.Return, Return: e.Return, State: "dead", Code: reason}
+	return entry{Kind: dying, Name: e.Name, ID: p.ID, Call: e.Return, Return: e.Return, State: "dead", Code: reason, Attempt: p.Attempt}
 }

@@ -38,7 +38,7 @@ type printed struct {
 }
 
 func (p printed) entry(bridge string, read time.Time) entry {
-	e := entry{Kind: arriving, ID: p.ID, Bridge: bridge, Call: p.Time, Return: read, Due: p.DeliverAt, Attempt: p.Attempt}
+	e := entry{Kind: arriving, ID: p.ID, Bridge: bridge, Call: p.Time, Return: read, Due: p.DeliverAt, Attempt: p.Attempt, Topic: p.Topic}
 	own := p.Headers[:0:0]
 	for _, h := range p.Headers {
 		if strings.HasPrefix(h.Name, "delaybridge-") {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ type bridge struct {
 	name   string
 	config string   // file
 	prefix []string // of the command, such as that of a network namespace
+	binary string   // in place of the run's, if not empty
 
 	mu    sync.Mutex
 	life  int // which process this is, counted from 1
@@ -75,10 +77,10 @@ func (b *bridge) launch(failpoint string) {
 		b.run.Fatalf("open output of bridge %s: %v", name, err)
 	}
 	defer out.Close()
-	argv := append(append([]string{}, b.prefix...), b.run.binary, "serve", "--config", b.config)
+	argv := append(append([]string{}, b.prefix...), cmp.Or(b.binary, b.run.binary), "serve", "--config", b.config)
 	b.cmd, b.logs = exec.Command(argv[0], argv[1:]...), newLogs(b.run.logFile(name))
 	b.cmd.Stdout, b.cmd.Stderr = out, b.logs
-	b.cmd.Env = append(os.Environ(), "DELAYBRIDGE_FAILPOINT="+failpoint)
+	b.cmd.Env = append(append(os.Environ(), "DELAYBRIDGE_FAILPOINT="+failpoint), b.run.env...)
 	if b.ended, err = start(b.cmd); err != nil {
 		b.run.Fatalf("start bridge %s: %v", name, err)
 	}

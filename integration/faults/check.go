@@ -26,6 +26,8 @@ type laws struct {
 	// rolledBack: Redis may have lost what it said it had done, other than what was
 	// waited for. So the number of an attempt may come twice.
 	rolledBack bool
+	lossy      []window // of which Redis may have lost everything
+	jumps      []jump   // of its clock
 }
 
 const (
@@ -43,10 +45,11 @@ func (w laws) check(l *ledger) []finding {
 	repeats := 0
 	for _, a := range l.accounts() {
 		all = append(all, w.lost(a)...)
+		all = append(all, w.died(a)...)
 		all = append(all, w.phantom(a)...)
 		all = append(all, w.corrupt(a)...)
 		all = append(all, w.early(a)...)
-		all = append(all, w.cancelled(a)...)
+		all = append(all, w.cancelled(a, l.faults)...)
 		all = append(all, w.repeated(a, l.faults)...)
 		repeats += max(0, len(a.arrivals)-1)
 	}
@@ -60,7 +63,7 @@ func (w laws) check(l *ledger) []finding {
 // still parked.
 func (w laws) lost(a *account) []finding {
 	switch {
-	case !a.accepted(), a.settled(), a.maybeCancelled():
+	case !a.accepted(), a.settled(), a.maybeCancelled(), a.lossAllowed(w.lossy):
 		return nil
 	case a.parked == "":
 		return []finding{{"L1", a.name + " was accepted, has not arrived and is not in the store"}}
@@ -129,25 +132,29 @@ func (w laws) early(a *account) []finding {
 	var least time.Time
 	for _, e := range a.calls {
 		if (e.Kind == accepting || e.Kind == rescheduling) && e.Outcome != refused && e.Outcome != conflict &&
-			!e.Least.IsZero() && (least.IsZero() || e.Least.Before(least)) {
-			least = e.Least
+			!e.Least.IsZero() {
+			ahead, _ := w.ahead(e.Call, e.Return)
+			if by := e.Least.Add(ahead); least.IsZero() || by.Before(least) {
+				least = by
+			}
 		}
 	}
 	for _, got := range a.arrivals {
-		at := got.Call.Add(w.offset + clockSlack)
+		_, ahead := w.ahead(got.Call.Add(-beforeFault), got.Call) // since it was taken
+		at := got.Call.Add(ahead + clockSlack)
 		switch {
 		case at.Before(got.Due):
 			all = append(all, finding{"L4", fmt.Sprintf("%s arrived %s before it was due", a.name, got.Due.Sub(at))})
-		case !least.IsZero() && at.Before(least.Add(w.offset)):
-			all = append(all, finding{"L4", fmt.Sprintf("%s arrived %s before anybody asked for", a.name, least.Add(w.offset).Sub(at))})
+		case !least.IsZero() && at.Before(least):
+			all = append(all, finding{"L4", fmt.Sprintf("%s arrived %s before anybody asked for", a.name, least.Sub(at))})
 		}
 	}
 	return all
 }
 
 // cancelled is L5: a clean cancel is kept.
-func (w laws) cancelled(a *account) []finding {
-	if len(a.arrivals) > 0 && a.cleanlyCancelled() {
+func (w laws) cancelled(a *account, faults []fault) []finding {
+	if len(a.arrivals) > 0 && a.cleanlyCancelled() && !a.undoneAllowed(w.lossy) && !w.forgotten(a, faults) {
 		return []finding{{"L5", a.name + " arrived, though a cancel said that it never will"}}
 	}
 	return nil
@@ -215,7 +222,7 @@ func count(l *ledger) counts {
 			c.arrived++
 			c.repeats += len(a.arrivals) - 1
 		}
-		if a.dead {
+		if len(a.deaths) > 0 {
 			c.dead++
 		}
 		if a.any(cancelling, done) {

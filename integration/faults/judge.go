@@ -18,9 +18,6 @@ func (r *run) judge(w laws, l *load, leaks []finding, out *result) {
 		findings = append(findings, w.linear(r.ledger)...)
 	}
 	out.counts, out.faults, out.findings = count(r.ledger), len(r.ledger.faults), findings
-	if out.counts.dead > 0 {
-		out.findings = append(out.findings, finding{"L1", fmt.Sprintf("%d dead letters, and nothing of the kind was done", out.counts.dead)})
-	}
 	if err := errors.Join(append(r.harms, r.ledger.close())...); err != nil {
 		out.verdict, out.reason = broken, err.Error()
 		return
@@ -35,7 +32,7 @@ func (r *run) judge(w laws, l *load, leaks []finding, out *result) {
 	case missed != "":
 		out.verdict, out.reason = void, missed
 	default:
-		out.verdict = passed
+		out.verdict, out.reason = passed, r.note
 	}
 }
 
@@ -78,7 +75,7 @@ func (r *run) missed(l *load, c counts) string {
 // rareStates are what the nemesis has seen, and what the ledger tells.
 func (r *run) rareStates(c counts) map[string]int {
 	seen := maps.Clone(r.seen)
-	seen["repeated"], seen["attempts over 1"], seen["unknown"], seen["refused"] = c.repeats, c.retried, c.unknown, c.refused
+	seen["repeated"], seen["attempts over 1"], seen["unknown"], seen["refused"], seen["dead"] = c.repeats, c.retried, c.unknown, c.refused, c.dead
 	for name, holds := range map[string]func(entry) bool{
 		"duplicate": func(e entry) bool { return e.Outcome == duplicate },
 		"conflict":  func(e entry) bool { return e.Outcome == conflict },

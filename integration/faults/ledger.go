@@ -57,6 +57,10 @@ type entry struct {
 	// Sent: the answer says that the message may have been sent.
 	Sent    bool `json:"sent,omitempty"`
 	Attempt int  `json:"attempt,omitempty"`
+	// Topic is where it arrived.
+	Topic string `json:"topic,omitempty"`
+	// Mortal: the message is such that it may become a dead letter.
+	Mortal bool `json:"mortal,omitempty"`
 }
 
 // fault is something that the harness did to the system.
@@ -65,9 +69,15 @@ type fault struct {
 	Bridges []string  `json:"bridges,omitempty"` // that it struck; none: all
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
+	// Clean: what it touched was not stored, which was said, so that it is no
+	// reason for anything to arrive again.
+	Clean bool `json:"clean,omitempty"`
 }
 
 func (f fault) strikes(bridge string) bool {
+	if f.Clean {
+		return false
+	}
 	for _, b := range f.Bridges {
 		if b == bridge {
 			return true
@@ -159,7 +169,7 @@ type account struct {
 	name     string
 	calls    []entry // accept, cancel, reschedule, get; in order of their calls
 	arrivals []entry
-	dead     bool
+	deaths   []entry
 	parked   string // the state in which it was found at the end; empty if it was not
 }
 
@@ -184,7 +194,7 @@ func (a *account) add(e entry) {
 	case arriving:
 		a.arrivals = append(a.arrivals, e)
 	case dying:
-		a.dead = true
+		a.deaths = append(a.deaths, e)
 	case parking:
 		a.parked = e.State
 	default:
@@ -220,7 +230,7 @@ func (a *account) cleanlyCancelled() bool {
 // settled tells whether nothing more is to be expected of an accepted message. A
 // cancel whose outcome is unknown leaves it open.
 func (a *account) settled() bool {
-	return len(a.arrivals) > 0 || a.dead || a.any(cancelling, done)
+	return len(a.arrivals) > 0 || len(a.deaths) > 0 || a.any(cancelling, done)
 }
 
 // maybeCancelled tells whether the message may have been withdrawn.
@@ -236,11 +246,12 @@ func (a *account) maybeCancelled() bool {
 	return false
 }
 
-// lastDue is the latest time at which the message can be due.
-func (a *account) lastDue() time.Time {
+// lastDue is the latest time at which the message can be due by our clock, with
+// Redis's so far ahead of it.
+func (a *account) lastDue(ahead time.Duration) time.Time {
 	var last time.Time
 	for _, e := range a.calls {
-		for _, t := range []time.Time{e.Due, e.Least} {
+		for _, t := range []time.Time{e.Due.Add(-ahead), e.Least} {
 			if t.After(last) {
 				last = t
 			}

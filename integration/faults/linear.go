@@ -30,6 +30,7 @@ type standing struct {
 	loose   bool
 	handed  bool // was in hand: some owner may send it, also later
 	arrived bool
+	sure    bool // somebody was told that it is stored
 }
 
 // step is one call or arrival as the model takes it.
@@ -38,9 +39,12 @@ type step struct {
 	until int64 // ms until which it may have taken effect
 }
 
-// linearBudget bounds the search of one run. It is seldom felt: a message has a
-// handful of calls.
-const linearBudget = 60 * time.Second
+// The search of one run is bounded, by a time and more for each message. It is
+// seldom felt: a message has a handful of calls.
+const (
+	linearBudget = 60 * time.Second
+	linearEach   = time.Millisecond
+)
 
 // linear is L8: for each message there is an order of what happened to it that
 // the contract allows and that agrees with the times of all calls. What has no
@@ -48,11 +52,13 @@ const linearBudget = 60 * time.Second
 func (w laws) linear(l *ledger) []finding {
 	var all []finding
 	model := w.model()
-	deadline := time.Now().Add(linearBudget)
-	for _, a := range l.accounts() {
+	accounts := l.accounts()
+	budget := linearBudget + time.Duration(len(accounts))*linearEach
+	deadline := time.Now().Add(budget)
+	for _, a := range accounts {
 		left := time.Until(deadline)
 		if left <= 0 {
-			return append(all, finding{"L8", "not decided within " + linearBudget.String()})
+			return append(all, finding{"L8", "not decided within " + budget.String()})
 		}
 		switch porcupine.CheckOperationsTimeout(model, w.history(a), left) {
 		case porcupine.Illegal:
@@ -67,7 +73,8 @@ func (w laws) linear(l *ledger) []finding {
 func (w laws) history(a *account) []porcupine.Operation {
 	var ops []porcupine.Operation
 	add := func(e entry) {
-		op := porcupine.Operation{Input: step{e, e.Return.Add(w.offset + clockSlack).UnixMilli()}, Call: e.Call.UnixNano(), Return: e.Return.UnixNano()}
+		_, ahead := w.ahead(time.Time{}, e.Return)
+		op := porcupine.Operation{Input: step{e, e.Return.Add(ahead + clockSlack).UnixMilli()}, Call: e.Call.UnixNano(), Return: e.Return.UnixNano()}
 		if e.Outcome == unknown {
 			op.Input, op.Return = step{e, math.MaxInt64}, math.MaxInt64
 		}
@@ -119,6 +126,20 @@ func (w laws) reachable(s standing, until int64) []standing {
 
 func (w laws) moves(s standing, until int64) []standing {
 	to := func(p phase) standing { next := s; next.phase = p; return next }
+	moves := w.ownMoves(s, until, to)
+	if !w.rolledBack {
+		return moves
+	}
+	if s.phase == inHand || s.phase == delivered { // what was not waited for is forgotten
+		moves = append(moves, standing{phase: waiting, content: s.content, due: s.due, loose: s.loose, sure: s.sure})
+	}
+	if s.phase != absent && !s.sure {
+		moves = append(moves, standing{})
+	}
+	return moves
+}
+
+func (w laws) ownMoves(s standing, until int64, to func(phase) standing) []standing {
 	switch {
 	case s.phase == waiting && s.due <= until:
 		next := to(inHand)
@@ -167,11 +188,12 @@ func keep(s standing, allowed bool) []standing {
 
 func (s standing) afterAccept(in step) []standing {
 	same := s.content == in.Content || s.phase == delivered || s.phase == cancelled // of these only the id is known
-	fresh := standing{phase: waiting, content: in.Content, due: in.Due.UnixMilli()}
+	fresh := standing{phase: waiting, content: in.Content, due: in.Due.UnixMilli(), sure: true}
 	switch in.Outcome {
 	case done:
 		return keep(fresh, s.phase == absent)
 	case duplicate:
+		s.sure = true
 		return keep(s, s.phase != absent && same)
 	case conflict:
 		return keep(s, s.phase != absent && !same)
@@ -179,7 +201,7 @@ func (s standing) afterAccept(in step) []standing {
 	if s.phase != absent {
 		return []standing{s}
 	}
-	fresh.due, fresh.loose = in.Least.UnixMilli(), true
+	fresh.due, fresh.loose, fresh.sure = in.Least.UnixMilli(), true, false
 	return []standing{s, fresh}
 }
 

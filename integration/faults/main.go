@@ -41,9 +41,11 @@ type options struct {
 	seeds   int
 	jobs    int
 	all     bool
+	soak    time.Duration
 	mutants bool
 	only    string // names of mutants
 	binary  string
+	old     string // a commit
 	log     io.Writer
 }
 
@@ -54,9 +56,11 @@ func readOptions(args []string, stderr io.Writer) (options, error) {
 	flags.Uint64Var(&o.seed, "seed", 1, "first seed")
 	flags.IntVar(&o.seeds, "seeds", 1, "how many seeds for each row")
 	flags.IntVar(&o.jobs, "jobs", 1, "how many runs at a time; each has servers of its own")
+	flags.DurationVar(&o.soak, "soak", 0, "how long row 42 lasts, which -all leaves out unless this is given; 0: 30m")
 	flags.BoolVar(&o.all, "all", false, "every row")
 	flags.BoolVar(&o.mutants, "mutants", false, "plant faults in copies of the code and see whether they are found")
 	flags.StringVar(&o.only, "only", "", "with -mutants: names of mutants, separated by commas")
+	flags.StringVar(&o.old, "old", "HEAD~12", "the commit of the earlier bridges of row 38")
 	flags.StringVar(&o.binary, "binary", "", "a delaybridge that was built with -tags failpoints; empty: build it")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -142,7 +146,7 @@ func playAll(chosen []*row, o options) []result {
 func choose(o options) ([]*row, error) {
 	var chosen []*row
 	for _, w := range allRows() {
-		wanted := o.all || len(o.rows) == 0 && w.quick
+		wanted := o.all && (!w.long || o.soak > 0) || len(o.rows) == 0 && w.quick
 		for _, n := range o.rows {
 			wanted = wanted || n == w.number
 		}

@@ -2,6 +2,8 @@
 
 package main
 
+import "slices"
+
 const (
 	luaDir     = "core/redisstore/lua/"
 	storeTests = "./core/redisstore"
@@ -9,7 +11,7 @@ const (
 
 // allMutants are the planted faults. Each is a mistake that somebody could make.
 func allMutants() []*mutant {
-	return append(engineMutants(), storeMutants()...)
+	return slices.Concat(engineMutants(), storeMutants(), targetMutants())
 }
 
 func engineMutants() []*mutant {

@@ -30,19 +30,31 @@ func (r *run) strike(what string, struck ...*bridge) (over func()) {
 	}
 }
 
+// strikeClean notes a fault that explains no repeat.
+func (r *run) strikeClean(what string) (over func()) {
+	f := fault{What: what, From: time.Now(), Clean: true}
+	return func() {
+		f.To = time.Now()
+		r.ledger.noteFault(f)
+	}
+}
+
 // reached counts a rare state.
 func (r *run) reached(state string) { r.seen[state]++ }
 
 // failAt ends the process of b, starts one that is to fail at a point, waits for
 // that, and starts another.
-func (r *run) failAt(b *bridge, failpoint string) {
+func (r *run) failAt(b *bridge, failpoint string) { r.failAtWithin(b, failpoint, 4*time.Second) }
+
+// failAtWithin gives it some time to come to that point.
+func (r *run) failAtWithin(b *bridge, failpoint string, within time.Duration) {
 	over := r.strike("kill", b)
 	b.kill()
 	over()
 	b.launch(failpoint)
 	name := b.incarnation()
 	began := time.Now()
-	if b.awaitReady() && !b.awaitEnd(4*time.Second) {
+	if b.awaitReady() && !b.awaitEnd(within) {
 		b.kill()
 	} else {
 		r.reached("failpoint")

@@ -18,6 +18,8 @@ type plan struct {
 	generated bool // the bridge makes the id, so nothing is repeated
 	again     bool // sent twice
 	other     bool // and once with other content under the same id
+	mortal    bool // it may become a dead letter
+	once      bool // what is refused is not sent again
 	steps     []planned
 	dice      *rand.Rand // for which bridge is asked
 }
@@ -35,6 +37,14 @@ const (
 )
 
 func (r *run) plan(n int) plan {
+	p := r.usualPlan(n)
+	if r.row.shape != nil {
+		r.row.shape(r, &p)
+	}
+	return p
+}
+
+func (r *run) usualPlan(n int) plan {
 	dice := rand.New(rand.NewPCG(r.seed, uint64(r.row.number)<<32|uint64(n)))
 	span := func(most time.Duration) time.Duration {
 		return time.Duration(dice.Int64N(int64(most))).Truncate(time.Millisecond)
@@ -159,14 +169,14 @@ const patience = 60
 
 func (l *load) accept(p plan) bool {
 	for try := range patience {
-		e := l.run.accept(l.run.anyBridge(p.dice), p.name, p.message, p.delay)
+		e := l.run.enter(p)
 		if e.Outcome != refused || e.Code != "" || try == 0 { // that a bridge is not there need not be told often
 			l.run.ledger.note(e)
 		}
 		if e.Outcome == done || e.Outcome == duplicate {
 			return true
 		}
-		if p.generated && e.Outcome == unknown {
+		if p.generated && e.Outcome == unknown || p.once && e.Outcome == refused && e.Code != "" && e.Code != "unavailable" {
 			return false
 		}
 		time.Sleep(time.Duration(50+10*min(try, 20)) * time.Millisecond)
@@ -177,4 +187,14 @@ func (l *load) accept(p plan) bool {
 // anyBridge is one of those that producers may use.
 func (r *run) anyBridge(dice *rand.Rand) *bridge {
 	return r.doors[dice.IntN(len(r.doors))]
+}
+
+// enter has the message accepted, as the row does it.
+func (r *run) enter(p plan) entry {
+	if r.row.enter != nil {
+		return r.row.enter(r, p)
+	}
+	e := r.accept(r.anyBridge(p.dice), p.name, p.message, p.delay)
+	e.Mortal = p.mortal
+	return e
 }

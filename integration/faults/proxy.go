@@ -13,14 +13,17 @@ import (
 // has been done, and the connection ends before the answer is through.
 type proxy struct {
 	listener net.Listener
-	upstream string
 	group    sync.WaitGroup
 
-	mu     sync.Mutex
-	dice   *rand.Rand
-	losses float64 // share of replies that are lost
-	lost   int
-	open   map[net.Conn]bool
+	mu       sync.Mutex
+	upstream string
+	dice     *rand.Rand
+	losses   float64 // share of replies that are lost
+	lost     int
+	open     map[net.Conn]bool
+	rough    *roughness // nil: the link is good
+	resets   int
+	sliced   int
 }
 
 // startProxy starts one that ends with the run.
@@ -67,12 +70,17 @@ func (p *proxy) serve() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.upstream)
+		upstream, rough := p.way()
+		server, err := net.Dial("tcp", upstream)
 		if err != nil {
 			client.Close()
 			continue
 		}
 		p.keep(client, server)
+		if rough != nil {
+			p.join(client, server, *rough)
+			continue
+		}
 		p.group.Go(func() {
 			_, _ = io.Copy(server, client) // its end is the end of both
 			p.drop(client, server)
@@ -115,12 +123,16 @@ func (p *proxy) drop(conns ...net.Conn) {
 	}
 }
 
-func (p *proxy) close() {
-	p.listener.Close()
+func (p *proxy) dropAll() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for c := range p.open {
 		c.Close()
 	}
-	p.mu.Unlock()
+}
+
+func (p *proxy) close() {
+	p.listener.Close()
+	p.dropAll()
 	p.group.Wait()
 }

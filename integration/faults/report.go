@@ -52,7 +52,7 @@ func summarise(results []result) []*summary {
 		s.counts.accepted += r.counts.accepted
 		s.counts.repeats += r.counts.repeats
 		s.counts.unknown += r.counts.unknown
-		if s.reason == "" && (r.verdict != passed || r.row.mustLose) {
+		if s.reason == "" && (r.verdict != passed || r.reason != "") {
 			s.reason = r.line()
 		}
 	}

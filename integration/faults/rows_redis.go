@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/delaybridge/delaybridge/integration/servers"
@@ -26,8 +25,8 @@ func redisRows() []*row {
 		(*run).pauseRedis, map[string]int{"unknown": 50})
 	full := base(18, "Redis full", "maxmemory below what is used for 4 s, noeviction", "accepts are refused, deliveries go on",
 		(*run).fillRedis, map[string]int{"full": 20})
-	policy := base(19, "eviction switched on", "maxmemory-policy allkeys-lru while running", "not ready within 10 s, and ready again after",
-		(*run).evictRedis, map[string]int{"not ready": 1})
+	policy := base(19, "eviction switched on", "maxmemory-policy allkeys-lru while running", "within 10 s not ready and nothing accepted, while deliveries go on; and all is well again after",
+		(*run).evictRedis, map[string]int{"unready": 20, "delivered while refusing": 20})
 	replies := base(29, "replies of Redis lost", "of 2 % of the replies of Redis the connection ends before they are through",
 		"what was done twice is done once", (*run).loseReplies, map[string]int{"replies lost": 20, "unknown": 5})
 	replies.set, replies.quick, killed.quick, full.quick = redisBehindProxy, true, true, true
@@ -64,13 +63,39 @@ func (r *run) restartRedis() {
 	}
 }
 
+// What Redis is asked in the first seconds after a pause, in commands a second,
+// may be so many times what it is asked in calm.
+const (
+	afterPause = 5 * time.Second
+	mostStorm  = 2
+)
+
 func (r *run) pauseRedis() {
+	r.sleep(time.Second)
+	calm := r.commandRate(afterPause)
 	over := r.strike("redis paused")
 	r.redis.node.Pause()
 	r.sleep(10 * time.Second)
 	r.redis.node.Resume()
 	over()
+	storm := r.commandRate(afterPause)
+	r.note = fmt.Sprintf("%.0f commands a second after it, %.0f before", storm, calm)
+	if storm > mostStorm*calm {
+		r.find("L7", "Redis had %.0f commands a second in the %s after the pause, and %.0f before it", storm, afterPause, calm)
+	}
 	r.sleep(3 * time.Second)
+}
+
+// commandRate counts what Redis is asked for some time, in commands a second.
+func (r *run) commandRate(during time.Duration) float64 {
+	began, before := time.Now(), r.commands()
+	r.sleep(during)
+	return float64(r.commands()-before) / time.Since(began).Seconds()
+}
+
+func (r *run) commands() int {
+	n, _ := strconv.Atoi(r.info("stats", "total_commands_processed"))
+	return n
 }
 
 const leastDrained = 20
@@ -79,15 +104,8 @@ const leastDrained = 20
 // due goes out all the same.
 func (r *run) fillRedis() {
 	r.sleep(2 * time.Second)
-	info, _ := r.redis.node.MustDo("INFO", "memory").(string)
-	used := 0
-	for line := range strings.Lines(info) {
-		if rest, ok := strings.CutPrefix(line, "used_memory:"); ok {
-			used, _ = strconv.Atoi(strings.TrimSpace(rest))
-		}
-	}
 	over := r.strike("redis full")
-	r.redis.node.MustDo("CONFIG", "SET", "maxmemory", strconv.Itoa(used/2))
+	r.redis.node.MustDo("CONFIG", "SET", "maxmemory", strconv.Itoa(r.usedMemory()/2))
 	from := time.Now()
 	r.sleep(4 * time.Second)
 	drained := r.ledger.count(func(e entry) bool { return e.Kind == arriving && e.Call.After(from.Add(500*time.Millisecond)) })
@@ -99,23 +117,49 @@ func (r *run) fillRedis() {
 	r.sleep(2 * time.Second)
 }
 
-const seenIn = 10 * time.Second
+const (
+	seenIn   = 10 * time.Second
+	evictFor = 3 * time.Second
+)
 
-// evictRedis makes Redis unsafe and finds whether the bridges notice.
+// evictRedis makes Redis unsafe and finds whether the bridges notice by
+// themselves: that they refuse what is sent to them, and deliver what they have.
 func (r *run) evictRedis() {
 	over := r.strike("eviction on")
 	r.redis.node.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	if r.awaitReadiness(http.StatusServiceUnavailable) {
-		r.reached("not ready")
-	} else {
-		r.find("L10", "ready after %s with allkeys-lru", seenIn)
+	r.sleep(seenIn)
+	seen := time.Now()
+	if !r.awaitReadiness(http.StatusServiceUnavailable) {
+		r.find("L10", "ready %s after allkeys-lru was set", seenIn)
 	}
+	r.sleep(evictFor - time.Since(seen))
+	accepted := r.ledger.count(func(e entry) bool { return e.Kind == accepting && e.Outcome == done && e.Call.After(seen) })
 	r.redis.node.MustDo("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	over()
+	r.seen["delivered while refusing"] = r.deliveredAfterRefusal()
+	if accepted > 0 {
+		r.find("L10", "%d messages were accepted later than %s after allkeys-lru was set", accepted, seenIn)
+	}
 	if !r.awaitReadiness(http.StatusOK) {
 		r.find("L7", "not ready %s after noeviction was set again", seenIn)
 	}
-	r.sleep(3 * time.Second)
+	r.sleep(seenIn)
+}
+
+// deliveredAfterRefusal counts what arrived since a bridge said that its store
+// is of no use.
+func (r *run) deliveredAfterRefusal() int {
+	var first time.Time
+	n := 0
+	for _, e := range r.ledger.snapshot() {
+		switch {
+		case first.IsZero() && e.Outcome == refused && e.Code == "unavailable":
+			first = e.Return
+		case !first.IsZero() && e.Kind == arriving && e.Call.After(first):
+			n++
+		}
+	}
+	return n
 }
 
 // awaitReadiness tells whether all bridges answered so in time.

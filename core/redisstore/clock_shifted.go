@@ -1,0 +1,28 @@
+//go:build failpoints
+
+package redisstore
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// envClock names a key of Redis with the milliseconds by which the scripts' clock
+// is ahead of Redis's. A real server's clock can't be made to jump; this one can.
+const envClock = "DELAYBRIDGE_CLOCK_KEY"
+
+const readClock = `redis.call('TIME')`
+
+// shiftClock has a script read the shifted clock, if there is one.
+func shiftClock(source string) string {
+	key := os.Getenv(envClock)
+	if key == "" {
+		return source
+	}
+	return strings.ReplaceAll(source, readClock, fmt.Sprintf(`(function()
+  local t = %s
+  local us = t[1] * 1000000 + t[2] + 1000 * (redis.call('GET', %q) or 0)
+  return {math.floor(us / 1000000), us %% 1000000}
+end)()`, readClock, key))
+}

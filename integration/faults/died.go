@@ -1,0 +1,49 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// died is the part of L1 about dead letters: only what the row made such that it
+// may die is one, at its first attempt and with the reason, and it has not
+// arrived.
+func (w laws) died(a *account) []finding {
+	if len(a.deaths) == 0 {
+		return nil
+	}
+	death := a.deaths[0]
+	switch {
+	case !a.mortal():
+		return []finding{{"L1", fmt.Sprintf("%s is a dead letter (%s), and nothing of the kind was done", a.name, death.Code)}}
+	case death.Code != core.Permanent.String() || death.Attempt != 1:
+		return []finding{{"L1", fmt.Sprintf("%s is a dead letter by attempt %d for %q, and should be by the first for %q",
+			a.name, death.Attempt, death.Code, core.Permanent)}}
+	case len(a.arrivals) > 0:
+		return []finding{{"L1", a.name + " is a dead letter and has arrived"}}
+	}
+	return nil
+}
+
+// mortal tells whether the message is such that it may become a dead letter.
+func (a *account) mortal() bool {
+	for _, e := range a.calls {
+		if e.Mortal {
+			return true
+		}
+	}
+	return false
+}
+
+// bury notes dead letters when nothing is missing but what may be one.
+func (r *run) bury(missing []*account) {
+	for _, a := range missing {
+		if !a.mortal() {
+			return
+		}
+	}
+	r.harmIf(r.deadLetters(r.bridges[0]))
+}

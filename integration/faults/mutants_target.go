@@ -1,0 +1,25 @@
+//go:build unix
+
+package main
+
+// targetMutants are mistakes in the sinks and intakes of brokers.
+func targetMutants() []*mutant {
+	return []*mutant{
+		{name: "too few replicas counts as delivered", file: "sinks/kafka/verdict.go", rows: []int{24},
+			from: "	if code == 0 {\n		return confirmed()\n", to: "	if code == 0 || kafka.Error(code) == kafka.NotEnoughReplicas {\n		return confirmed()\n"},
+		{name: "too large is tried again", file: "sinks/kafka/verdict.go", rows: []int{25},
+			from: "	kafka.MessageSizeTooLarge:         {class: core.Permanent},\n", to: "	kafka.MessageSizeTooLarge:         {class: core.Retry},\n"},
+		{name: "returned counts as delivered", file: "sinks/amqp/publisher.go", rows: []int{26},
+			from: "	p.applyReturns(messages, l.verdicts)\n", to: ""},
+		{name: "negative confirm counts as delivered", file: "sinks/amqp/publisher.go", rows: []int{26},
+			from: "	return errNacked\n", to: "	return nil\n"},
+		{name: "stored without a replica counts as delivered", file: "sinks/rocketmq/failure.go", rows: []int{27},
+			from: "	if c.FlushTimeouts == flushAccept {\n", to: "	if true {\n"},
+		{name: "a plugin that is gone has delivered", file: "sinks/plugin/delivery.go", rows: []int{31},
+			from: "	return core.Classify(core.Unknown, said)\n", to: "	return nil\n"},
+		{name: "offset committed before the park", file: "interceptors/kafka/chunk.go", rows: []int{37},
+			from: "	if len(c.items) > 0 {\n		if err := c.parker.Park(", to: "	c.done(c.upTo)\n	if len(c.items) > 0 {\n		if err := c.parker.Park("},
+		{name: "record that is read again has another id", file: "interceptors/kafka/chunk.go", rows: []int{37},
+			from: "	return string(c.text)\n", to: "	return \"\"\n"},
+	}
+}

@@ -1,0 +1,135 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// pluginTarget is the plugin of examples/plugins/file, which each bridge starts
+// for itself. All append to the files of one directory.
+type pluginTarget struct {
+	run     *run
+	command string
+	dir     string
+}
+
+// pluginSinks delivers to files, by a plugin.
+func pluginSinks(r *run) string {
+	root, err := moduleRoot()
+	if err != nil {
+		r.Fatalf("%v", err)
+	}
+	p := &pluginTarget{run: r, command: filepath.Join(r.TempDir(), "delaybridge-sink-file"), dir: r.TempDir()}
+	cmd := exec.Command("go", "build", "-o", p.command, "./examples/plugins/file")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.Fatalf("build the plugin: %v\n%s", err, out)
+	}
+	r.plugin = p
+	p.follow("orders")
+	return fmt.Sprintf(`out: {type: plugin, timeout: 3s, config: {command: %q, health_interval: 1s, config: {dir: %q}}}`, p.command, p.dir)
+}
+
+// written is a message in the plugin's file.
+type written struct {
+	Key     []byte `json:"key_base64"`
+	Headers []struct {
+		Name  string `json:"name"`
+		Value []byte `json:"value_base64"`
+	} `json:"headers"`
+	Body []byte `json:"body_base64"`
+}
+
+func (w written) landing(topic string) landing {
+	l := landing{topic: topic, key: string(w.Key), body: string(w.Body)}
+	for _, h := range w.Headers {
+		value := string(h.Value)
+		l.headers = append(l.headers, header{h.Name, &value})
+	}
+	return l
+}
+
+// follow notes the lines of a topic's file until the run is over.
+func (p *pluginTarget) follow(topic string) {
+	file, err := os.OpenFile(filepath.Join(p.dir, topic+".jsonl"), os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		p.run.Fatalf("open the plugin's file: %v", err)
+	}
+	p.run.tails.Go(func() {
+		defer file.Close()
+		lines := &growing{reader: bufio.NewReader(file)}
+		for over := false; ; {
+			if err := p.read(lines, topic); err != nil || over {
+				p.run.harmIf(err)
+				return
+			}
+			select {
+			case <-time.After(tailEvery):
+			case <-p.run.over:
+				over = true
+			}
+		}
+	})
+}
+
+// read notes the lines that are there.
+func (p *pluginTarget) read(lines *growing, topic string) error {
+	for {
+		line, err := lines.next()
+		if err != nil || line == nil {
+			return err
+		}
+		var w written
+		if err := json.Unmarshal(line, &w); err != nil {
+			return fmt.Errorf("the plugin wrote %q: %w", line, err)
+		}
+		p.run.land(w.landing(topic))
+	}
+}
+
+// growing is a file that is read while it is written.
+type growing struct {
+	reader *bufio.Reader
+	part   []byte
+}
+
+// next is the next whole line; nil if there is none yet.
+func (g *growing) next() ([]byte, error) {
+	more, err := g.reader.ReadBytes('\n')
+	g.part = append(g.part, more...)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	line := g.part
+	g.part = nil
+	return line, err
+}
+
+// process is the plugin of a bridge; 0 if there is none.
+func (p *pluginTarget) process(b *bridge) int {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is fine
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		number, rest, ok := strings.Cut(string(text), " (")
+		if err != nil || !ok {
+			continue // it has ended
+		}
+		_, rest, _ = strings.Cut(rest, ") ")
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(b.cmd.Process.Pid) {
+			pid, _ := strconv.Atoi(number)
+			return pid
+		}
+	}
+	return 0
+}
