@@ -1,10 +1,13 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,7 +141,9 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	config.Buckets = 1
 	s := open(t, config)
 	began := time.Now()
-	v := &server{Store: s, sink: "orders", term: config.Ownership, tenures: make(map[int]*tenure), ended: make(chan *tenure, 1), log: s.config.Log}
+	var logged bytes.Buffer
+	v := &server{Store: s, sink: "orders", term: config.Ownership, tenures: make(map[int]*tenure), ended: make(chan *tenure, 1),
+		log: slog.New(slog.NewTextHandler(&logged, nil))}
 	cause := make(chan error, 1)
 	v.work = func(ctx context.Context, _ core.Bucket) error {
 		<-ctx.Done()
@@ -152,7 +157,12 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	if took := time.Since(began); took < config.Ownership-50*time.Millisecond || took > config.Ownership+2*time.Second {
 		t.Errorf("ended after %s, want about %s", took, config.Ownership)
 	}
-	<-v.ended
+	v.leaveBucket(t.Context(), <-v.ended)
+	v.turn(t.Context(), false)
+	v.turn(t.Context(), false)
+	if n := strings.Count(logged.String(), "ownership of buckets was lost"); n != 1 {
+		t.Errorf("logged %d times that the bucket was lost:\n%s", n, logged.String())
+	}
 }
 
 func TestRendezvousMovesOnlyWhatItMust(t *testing.T) {

@@ -67,6 +67,7 @@ type server struct {
 	ended   chan *tenure
 	log     *slog.Logger
 	silent  bool // Redis did not answer the last beat, and that was logged
+	lost    int  // ownerships since the last turn
 }
 
 // tenure is the time for which one bucket is owned.
@@ -75,6 +76,7 @@ type tenure struct {
 	epoch  int64
 	cancel context.CancelCauseFunc
 	expiry *time.Timer // ends the tenure by our own clock if Redis can't be reached
+	lost   bool        // it ended before it was handed over; known when it has ended
 }
 
 // Serve implements core.Store.
@@ -120,6 +122,10 @@ func (v *server) run(ctx context.Context) error {
 
 // turn is one heartbeat: prolong what is owned, and see who else is there.
 func (v *server) turn(ctx context.Context, serving bool) {
+	if v.lost > 0 {
+		v.log.Warn("ownership of buckets was lost, as it was not renewed in time; what was being delivered is delivered again", "buckets", v.lost)
+		v.lost = 0
+	}
 	v.renew(ctx)
 	if serving {
 		v.beat(ctx)
@@ -275,6 +281,7 @@ func (v *server) hold(ctx context.Context, t *tenure) {
 	}
 	t.bucket.alarm.close()
 	ticks.Wait()
+	t.lost = errors.Is(context.Cause(ctx), core.ErrOwnershipLost)
 	v.ended <- t
 }
 
@@ -288,6 +295,9 @@ func (v *server) release(ctx context.Context, t *tenure) {
 // leaveBucket hands a bucket over whose work has returned.
 func (v *server) leaveBucket(ctx context.Context, t *tenure) {
 	t.expiry.Stop()
+	if t.lost {
+		v.lost++
+	}
 	number := t.bucket.number
 	delete(v.tenures, number)
 	v.owned.remove(v.sink, number)

@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/mem"
 )
@@ -22,9 +24,11 @@ func bufferPool() mem.BufferPool {
 
 // hostOptions have the host's side of the connection suit batches.
 func hostOptions() []grpc.DialOption {
+	pool := bufferPool()
 	return []grpc.DialOption{
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		grpc.WithReadBufferSize(socketBuffer), grpc.WithWriteBufferSize(socketBuffer),
-		experimental.WithBufferPool(bufferPool()),
+		experimental.WithBufferPool(pool),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{encoding.GetCodecV2(protocodec.Name), pool})),
 	}
 }
