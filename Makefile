@@ -75,11 +75,11 @@ bench: ## Measure speed and memory beside the raw limit of this machine; takes t
 SEEDS ?= 20
 SEED  ?= 1
 # JOBS is how many runs go on at a time. They wait more than they work.
-JOBS  ?= 3
+JOBS  ?= 2
 
 .PHONY: faults
-faults: ## Try bridges and Redis under faults, each for some seconds; takes five minutes
-	$(GO) run ./integration/faults -seed $(SEED)
+faults: ## Try bridges and Redis under faults, each for some seconds; takes three minutes
+	$(GO) run ./integration/faults -seed $(SEED) -jobs $(JOBS)
 
 .PHONY: faults-full
 faults-full: ## Try every fault with SEEDS=20 seeds each; takes hours

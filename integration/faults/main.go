@@ -133,13 +133,26 @@ func playAll(chosen []*row, o options) []result {
 		free <- struct{}{}
 		workers.Go(func() {
 			defer func() { <-free }()
-			r := play(results[n].row, results[n].seed, o)
-			fmt.Fprintf(o.log, "%s row %d seed %d: %s (%.0f s)\n", time.Now().Format(time.TimeOnly), r.row.number, r.seed, r.line(), r.took.Seconds())
-			results[n] = r
+			results[n] = playUntilItTells(results[n].row, results[n].seed, o)
 		})
 	}
 	workers.Wait()
 	return results
+}
+
+// mostVoid is how often a run is void at most before it stays so.
+const mostVoid = 3
+
+// playUntilItTells plays a row with a seed again while that was void.
+func playUntilItTells(w *row, seed uint64, o options) result {
+	for voids := 1; ; voids++ {
+		r := play(w, seed, o)
+		fmt.Fprintf(o.log, "%s row %d seed %d: %s (%.0f s)\n", time.Now().Format(time.TimeOnly), w.number, seed, r.line(), r.took.Seconds())
+		if r.verdict != void || voids == mostVoid {
+			r.voids = voids - 1
+			return r
+		}
+	}
 }
 
 // choose is the rows that the options name.

@@ -17,6 +17,7 @@ type summary struct {
 	counts   counts
 	faults   int
 	took     time.Duration
+	voids    int
 	reason   string // of the first run that did not pass
 }
 
@@ -49,6 +50,7 @@ func summarise(results []result) []*summary {
 		s.seeds = append(s.seeds, r.seed)
 		s.verdicts[r.verdict]++
 		s.faults, s.took = s.faults+r.faults, s.took+r.took
+		s.voids += r.voids
 		s.counts.accepted += r.counts.accepted
 		s.counts.repeats += r.counts.repeats
 		s.counts.unknown += r.counts.unknown
@@ -68,10 +70,14 @@ func (s *summary) span() string {
 }
 
 func (s *summary) line() string {
-	if s.verdicts[passed] == len(s.seeds) && s.reason == "" {
-		return string(passed)
+	text := string(passed)
+	if s.verdicts[passed] < len(s.seeds) || s.reason != "" {
+		text = fmt.Sprintf("%d of %d passed; %s", s.verdicts[passed], len(s.seeds), s.reason)
 	}
-	return fmt.Sprintf("%d of %d passed; %s", s.verdicts[passed], len(s.seeds), s.reason)
+	if s.voids > 0 {
+		text += fmt.Sprintf(" (%d void runs were played again)", s.voids)
+	}
+	return text
 }
 
 func (r result) line() string {

@@ -116,6 +116,7 @@ type result struct {
 	faults   int
 	took     time.Duration
 	dir      string
+	voids    int // runs before this that told nothing
 }
 
 type verdict string

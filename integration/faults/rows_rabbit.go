@@ -15,7 +15,7 @@ func rabbitRows() []*row {
 		{number: 26, name: "RabbitMQ in trouble", level: "fsync", bridges: 2, set: safeRedis, sink: rabbitSinks, shape: (*run).keyless, nemesis: (*run).troubleRabbit,
 			fault:    "queue deleted (returned), queue full (nack), memory or disk alarm (blocked), exchange deleted (channel closed), kill -9 and restart, in the order of the seed",
 			expected: "nothing counts as delivered that is not in the queue; no dead letters; blocked is a pause", perFault: 400, drainIn: 20 * time.Second,
-			needs: map[string]int{"returned": 20, "nacked": 20, "blocked": 1, "exchange missing": 20, "killed": 1}},
+			needs: map[string]int{"queue deleted": 1, "returned": 20, "nacked": 20, "blocked": 1, "exchange missing": 20, "killed": 1}},
 		{number: 46, name: "bad link to RabbitMQ", level: "fsync", bridges: 2, set: safeRedis, sink: rabbitBehindBadLink, shape: (*run).keyless, nemesis: (*run).endureRabbitLink,
 			fault:    "answers of RabbitMQ come 200 ms ± 100 later, at 1 % of what passes the connection is reset, a quarter of it comes byte by byte",
 			expected: "slower, and correct", perFault: 1000, drainIn: 25 * time.Second, needs: map[string]int{"reset": 3, "byte by byte": 50, "attempts over 1": 1}},
@@ -32,13 +32,19 @@ func (r *run) troubleRabbit() {
 	r.shuffled(r.deleteQueue, r.fillQueue, r.alarmRabbit, r.deleteExchange, r.killRabbit)
 }
 
+// queueEmptyIn is how long the harness may take to empty the queue.
+const queueEmptyIn = 15 * time.Second
+
 // deleteQueue unbinds the queue first, so that what it holds when it goes is
 // nothing, and no loss of ours.
 func (r *run) deleteQueue() {
 	q, over := r.rabbit, r.strikeClean("queue deleted")
 	q.do(func(c *amqp.Channel) error { return c.QueueUnbind(rabbitQueue, rabbitQueue, rabbitExchange, nil) })
-	for q.with(deleteIfEmpty) != nil {
-		r.sleep(20 * time.Millisecond)
+	for deadline := time.Now().Add(queueEmptyIn); time.Now().Before(deadline); r.sleep(20 * time.Millisecond) {
+		if q.with(deleteIfEmpty) == nil {
+			r.reached("queue deleted")
+			break
+		}
 	}
 	r.watchHeld(r.between(3*time.Second, 5*time.Second), "returned", "NO_ROUTE")
 	q.do(func(c *amqp.Channel) error { return errors.Join(q.declareQueue(c), q.bind(c)) })
