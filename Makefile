@@ -85,6 +85,10 @@ faults: ## Try bridges and Redis under faults, each for some seconds; takes thre
 faults-full: ## Try every fault with SEEDS=20 seeds each; takes hours
 	$(GO) run ./integration/faults -all -seed $(SEED) -seeds $(SEEDS) -jobs $(JOBS)
 
+.PHONY: soak
+soak: ## Run two bridges for half an hour with a fault a minute, and see whether anything grows
+	$(GO) run ./integration/faults -row 42 -soak 30m -seed $(SEED)
+
 .PHONY: mutants
 mutants: ## Plant faults in copies of the code and see whether the fault harness finds them
 	$(GO) run ./integration/faults -mutants -seed $(SEED)

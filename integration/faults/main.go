@@ -147,7 +147,8 @@ const mostVoid = 3
 func playUntilItTells(w *row, seed uint64, o options) result {
 	for voids := 1; ; voids++ {
 		r := play(w, seed, o)
-		fmt.Fprintf(o.log, "%s row %d seed %d: %s (%.0f s)\n", time.Now().Format(time.TimeOnly), w.number, seed, r.line(), r.took.Seconds())
+		fmt.Fprintf(o.log, "%s row %d seed %d: %s (%.0f s, %d faults, %d accepted, %d repeats, %d unknown)\n", time.Now().Format(time.TimeOnly),
+			w.number, seed, r.line(), r.took.Seconds(), r.faults, r.counts.accepted, r.counts.repeats, r.counts.unknown)
 		if r.verdict != void || voids == mostVoid {
 			r.voids = voids - 1
 			return r
