@@ -3,9 +3,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,14 +30,49 @@ func pressure() time.Duration {
 	return time.Duration(micros) * time.Microsecond
 }
 
-// meter tells the pressure since it was made.
+// longestStandstill is how long this process may find that it did not run though
+// it was its turn, as when the host of a virtual machine takes the processors.
+const longestStandstill = 500 * time.Millisecond
+
+// meter tells whether the machine let a run go on as it was meant to.
 type meter struct {
 	began    time.Time
 	pressure time.Duration
+	over     chan struct{}
+	stood    atomic.Int64 // nanoseconds: the longest standstill
 }
 
-func newMeter() meter { return meter{time.Now(), pressure()} }
+func newMeter() *meter {
+	return &meter{began: time.Now(), pressure: pressure(), over: make(chan struct{})}
+}
 
-func (m meter) share() float64 {
-	return float64(pressure()-m.pressure) / float64(time.Since(m.began))
+// run looks for standstills until stop.
+func (m *meter) run() {
+	const every = 10 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-tick.C:
+		case <-m.over:
+			return
+		}
+		now := time.Now()
+		m.stood.Store(max(m.stood.Load(), int64(now.Sub(last)-every)))
+		last = now
+	}
+}
+
+func (m *meter) stop() { close(m.over) }
+
+// disturbed tells what was wrong with the machine; empty if nothing was.
+func (m *meter) disturbed() string {
+	share := float64(pressure()-m.pressure) / float64(time.Since(m.began))
+	switch stood := time.Duration(m.stood.Load()); {
+	case share > mostPressure:
+		return fmt.Sprintf("something waited for a processor %.0f %% of the time", 100*share)
+	case stood > longestStandstill:
+		return fmt.Sprintf("the machine stood still for %s", stood.Round(time.Millisecond))
+	}
+	return ""
 }

@@ -146,12 +146,14 @@ func play(w *row, seed uint64, o options) result {
 	r.soakFor = o.soak
 	r.oldCommit = o.old
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}}
+	go load.run()
 	h.do(func() { r.play(&out) })
+	load.stop()
 	out.took, out.dir = time.Since(load.began), h.dir
-	switch share := load.share(); {
-	case out.verdict == failed && share > mostPressure:
+	switch disturbed := load.disturbed(); {
+	case out.verdict == failed && disturbed != "":
 		out.verdict = void
-		out.reason = fmt.Sprintf("something waited for a processor %.0f %% of the time, so that this tells nothing: %s", 100*share, out.reason)
+		out.reason = fmt.Sprintf("%s, so that this tells nothing: %s", disturbed, out.reason)
 	case h.failed != "":
 		out.verdict, out.reason = broken, h.failed
 	case h.skipped != "":
