@@ -16,7 +16,7 @@ func rabbitRows() []*row {
 			fault:    "queue deleted (returned), queue full (nack), memory or disk alarm (blocked), exchange deleted (channel closed), kill -9 and restart, in the order of the seed",
 			expected: "nothing counts as delivered that is not in the queue; no dead letters; blocked is a pause", perFault: 400, drainIn: 20 * time.Second,
 			needs: map[string]int{"queue deleted": 1, "returned": 20, "nacked": 20, "blocked": 1, "exchange missing": 20, "killed": 1}},
-		{number: 46, name: "bad link to RabbitMQ", level: "fsync", bridges: 2, set: safeRedis, sink: rabbitBehindBadLink, shape: (*run).keyless, nemesis: (*run).endureRabbitLink,
+		{number: 46, name: "bad link to RabbitMQ", level: "fsync", bridges: 2, set: safeRedis, sink: rabbitBehindBadLink, shape: (*run).keyless, nemesis: (*run).endureLink,
 			fault:    "answers of RabbitMQ come 200 ms ± 100 later, at 1 % of what passes the connection is reset, a quarter of it comes byte by byte",
 			expected: "slower, and correct", perFault: 1000, drainIn: 25 * time.Second, needs: map[string]int{"reset": 3, "byte by byte": 50, "attempts over 1": 1}},
 	}
@@ -110,14 +110,4 @@ func rabbitBehindBadLink(r *run) string {
 	q := r.startRabbit()
 	r.proxy = r.startProxy(q.server.Addr())
 	return q.sinks(r.proxy.addr())
-}
-
-func (r *run) endureRabbitLink() {
-	over := r.strike("bad link")
-	r.proxy.roughen(&roughness{delay: 200 * time.Millisecond, jitter: 100 * time.Millisecond, resets: 0.01, slices: 0.25})
-	r.sleep(2 * span)
-	r.proxy.roughen(nil)
-	over()
-	r.seen["reset"], r.seen["byte by byte"] = r.proxy.counted(&r.proxy.resets), r.proxy.counted(&r.proxy.sliced)
-	r.sleep(time.Second)
 }
