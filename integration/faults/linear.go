@@ -70,12 +70,17 @@ func (w laws) linear(l *ledger) []finding {
 	return all
 }
 
+// forLong is longer than any run.
+const forLong = 1000 * time.Hour
+
 func (w laws) history(a *account) []porcupine.Operation {
 	var ops []porcupine.Operation
 	add := func(e entry) {
 		_, ahead := w.ahead(time.Time{}, e.Return)
 		op := porcupine.Operation{Input: step{e, e.Return.Add(ahead + clockSlack).UnixMilli()}, Call: e.Call.UnixNano(), Return: e.Return.UnixNano()}
-		if e.Outcome == unknown {
+		if e.Outcome == unknown { // it may happen at any later time, by the clock of then
+			ahead, _ := w.ahead(e.Call, e.Call.Add(forLong))
+			e.Least = e.Least.Add(ahead)
 			op.Input, op.Return = step{e, math.MaxInt64}, math.MaxInt64
 		}
 		ops = append(ops, op)

@@ -90,6 +90,26 @@ func TestEarlyByAClockThatJumps(t *testing.T) {
 	}
 }
 
+// A call without an answer may have been done by the clock of before a jump.
+func TestOrderByAClockThatJumps(t *testing.T) {
+	lost := with(accepted(), func(e *entry) { e.Call, e.Return, e.Least, e.Outcome = at(0), at(14), at(700), unknown })
+	again := with(accepted(), func(e *entry) { e.Call, e.Return, e.Outcome, e.State = at(126), at(141), duplicate, "delivering" })
+	for name, test := range map[string]struct {
+		jumps []jump
+		want  []string
+	}{
+		"back before it, and forward again": {[]jump{{at(-3000), at(-2900), -time.Hour}, {at(1), at(82), 0}}, nil},
+		"no jump":                           {nil, []string{"L8"}},
+		"forward after the end":             {[]jump{{at(5000), at(5001), time.Hour}}, []string{"L8"}},
+	} {
+		w := testLaws()
+		w.jumps = test.jumps
+		if got := lawsOf(w.linear(ledgerOf(lost, again, arrived(140, 1)))); !slices.Equal(got, test.want) {
+			t.Errorf("%s: found %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestWhatTheDiskHas(t *testing.T) {
 	const aof = "/d/appendonly.aof.1.incr.aof"
 	for _, test := range []struct {
