@@ -143,13 +143,14 @@ func playAll(chosen []*row, o options) []result {
 // mostVoid is how often a run is void at most before it stays so.
 const mostVoid = 3
 
-// playUntilItTells plays a row with a seed again while that was void.
+// playUntilItTells plays a row with a seed again while that was void, or the
+// harness failed.
 func playUntilItTells(w *row, seed uint64, o options) result {
 	for voids := 1; ; voids++ {
 		r := play(w, seed, o)
 		fmt.Fprintf(o.log, "%s row %d seed %d: %s (%.0f s, %d faults, %d accepted, %d repeats, %d unknown)\n", time.Now().Format(time.TimeOnly),
 			w.number, seed, r.line(), r.took.Seconds(), r.faults, r.counts.accepted, r.counts.repeats, r.counts.unknown)
-		if r.verdict != void || voids == mostVoid {
+		if r.verdict != void && r.verdict != broken || voids == mostVoid {
 			r.voids = voids - 1
 			return r
 		}
