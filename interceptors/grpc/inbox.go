@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
 )
 
@@ -53,24 +55,8 @@ func (i *inbox) add(request *bridgev1.PublishStreamRequest) (added, ended bool) 
 	}
 	i.requests = append(i.requests, request)
 	i.messages += len(request.Messages)
-	i.bytes += sizeOf(request)
+	i.bytes += proto.Size(request) // with unknown fields, which are kept too
 	return true, false
-}
-
-// sizeOf is about how many bytes a request holds: all that a client can make large.
-func sizeOf(request *bridgev1.PublishStreamRequest) int {
-	const message, header = 256, 128 // as they are in memory
-	n := message
-	for _, m := range request.Messages {
-		n += message + len(m.GetKey()) + len(m.GetBody()) + header*len(m.GetHeaders())
-		for _, h := range m.GetHeaders() {
-			n += len(h.GetName()) + len(h.GetValue())
-		}
-		for name, value := range m.GetOptions() {
-			n += header + len(name) + len(value)
-		}
-	}
-	return n
 }
 
 // end tells that no more come, and why. The first to tell is heard.

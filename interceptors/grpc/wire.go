@@ -18,8 +18,9 @@ type wire struct {
 	raw  []byte
 	text string // the same, for the strings to share
 
-	// What is left of the pieces, but for messages, which has all.
-	messages  []bridgev1.Message
+	count int // of messages
+
+	// What is left of the pieces.
 	headers   []bridgev1.Header
 	pointers  []*bridgev1.Header // of all messages so far, to headers
 	durations []durationpb.Duration
@@ -93,14 +94,15 @@ func (w *wire) request(r *bridgev1.PublishStreamRequest) bool {
 	}
 	r.Reset()
 	r.Messages = make([]*bridgev1.Message, 0, n)
-	w.messages = make([]bridgev1.Message, n)
+	messages := make([]bridgev1.Message, n)
+	w.count = n
 	return w.each(0, len(w.raw), func(f field) bool {
 		switch f.tag {
 		case requestSequence:
 			r.Sequence = f.value
 			return true
 		case requestMessages:
-			m := &w.messages[len(r.Messages)]
+			m := &messages[len(r.Messages)]
 			r.Messages = append(r.Messages, m)
 			return w.each(f.from, f.to, func(f field) bool { return w.message(m, f) })
 		}
@@ -215,7 +217,7 @@ func instant(seconds *int64, nanos *int32, f field) bool {
 
 // piece is how many to make at once: about what the messages need, and no more
 // than a request could pay for that has many messages and one header.
-func (w *wire) piece() int { return min(len(w.messages), 128) }
+func (w *wire) piece() int { return min(w.count, 128) }
 
 // one is the next of a piece, or of a new piece with n.
 func one[T any](piece *[]T, n int) *T {
