@@ -73,13 +73,12 @@ func content(topic, key string, headers []header, body string) string {
 
 const tailEvery = 20 * time.Millisecond
 
-// tailer reads what one process printed, while it prints.
+// tailer reads the lines of a file while it is written.
 type tailer struct {
-	file   *os.File
 	reader *bufio.Reader
 	part   []byte // of a line whose end is not written; a crash may leave it so
-	bridge string
-	ledger *ledger
+	writer string
+	note   func(line []byte) error
 }
 
 // drain notes the lines that are there.
@@ -91,32 +90,24 @@ func (t *tailer) drain() error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read what bridge %s printed: %w", t.bridge, err)
+			return fmt.Errorf("read what %s wrote: %w", t.writer, err)
 		}
-		var p printed
-		if err := json.Unmarshal(t.part, &p); err != nil {
-			return fmt.Errorf("bridge %s printed %q: %w", t.bridge, t.part, err)
+		if err := t.note(t.part); err != nil {
+			return fmt.Errorf("%s wrote %q: %w", t.writer, t.part, err)
 		}
-		t.ledger.note(p.entry(t.bridge, time.Now()))
 		t.part = t.part[:0]
 	}
 }
 
-// tail notes what a process prints into a file, until the run is over.
-func (r *run) tail(path, bridge string) {
-	file, err := os.Open(path)
-	if err != nil {
-		r.Fatalf("read what bridge %s prints: %v", bridge, err)
-	}
-	t := &tailer{file: file, reader: bufio.NewReader(file), bridge: bridge, ledger: r.ledger}
+// tail has each line of a file noted while a process writes it, until the run is
+// over. The file is closed then.
+func (r *run) tail(file *os.File, writer string, note func(line []byte) error) {
+	t := &tailer{reader: bufio.NewReader(file), writer: writer, note: note}
 	r.tails.Go(func() {
 		defer file.Close()
 		for over := false; ; {
-			if err := t.drain(); err != nil {
-				r.harm(err)
-				return
-			}
-			if over {
+			if err := t.drain(); err != nil || over {
+				r.harmIf(err)
 				return
 			}
 			select {
@@ -126,4 +117,22 @@ func (r *run) tail(path, bridge string) {
 			}
 		}
 	})
+}
+
+// tailPrinted notes what the console sink of a bridge prints into a file.
+func (r *run) tailPrinted(path, bridge string) {
+	file, err := os.Open(path)
+	if err != nil {
+		r.Fatalf("read what bridge %s prints: %v", bridge, err)
+	}
+	r.tail(file, "bridge "+bridge, func(line []byte) error { return r.ledger.notePrinted(line, bridge) })
+}
+
+func (l *ledger) notePrinted(line []byte, bridge string) error {
+	var p printed
+	if err := json.Unmarshal(line, &p); err != nil {
+		return err
+	}
+	l.note(p.entry(bridge, time.Now()))
+	return nil
 }

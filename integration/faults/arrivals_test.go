@@ -28,7 +28,7 @@ func TestTailer(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &ledger{}
-	tail := &tailer{file: in, reader: bufio.NewReader(in), bridge: "a1", ledger: l}
+	tail := &tailer{reader: bufio.NewReader(in), writer: "bridge a1", note: func(line []byte) error { return l.notePrinted(line, "a1") }}
 	for n, part := range []string{line[:40], line[40:] + line[:90], line[90:]} {
 		if _, err := out.WriteString(part); err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func (b *bridge) launch(failpoint string) {
 	if b.ended, err = start(b.cmd); err != nil {
 		b.run.Fatalf("start bridge %s: %v", name, err)
 	}
-	b.run.tail(out.Name(), name)
+	b.run.tailPrinted(out.Name(), name)
 }
 
 // awaitReady tells whether the process came to listen.

@@ -164,6 +164,13 @@ func (l *ledger) count(holds func(entry) bool) int {
 	return n
 }
 
+// late counts the chosen arrivals, and how many of them came more than that much
+// after they were due.
+func (l *ledger) late(most time.Duration, chosen func(entry) bool) (late, all int) {
+	arrived := func(e entry) bool { return e.Kind == arriving && chosen(e) }
+	return l.count(func(e entry) bool { return arrived(e) && e.Call.Sub(e.Due) > most }), l.count(arrived)
+}
+
 // account is all that happened to one message.
 type account struct {
 	name     string

@@ -24,19 +24,36 @@ func (r *run) strike(what string, struck ...*bridge) (over func()) {
 	for _, b := range struck {
 		f.Bridges = append(f.Bridges, b.incarnation())
 	}
+	return r.noting(f)
+}
+
+// strikeClean notes a fault that explains no repeat.
+func (r *run) strikeClean(what string) (over func()) {
+	return r.noting(fault{What: what, From: time.Now(), Clean: true})
+}
+
+// noting returns what notes a fault that is over.
+func (r *run) noting(f fault) func() {
 	return func() {
 		f.To = time.Now()
 		r.ledger.noteFault(f)
 	}
 }
 
-// strikeClean notes a fault that explains no repeat.
-func (r *run) strikeClean(what string) (over func()) {
-	f := fault{What: what, From: time.Now(), Clean: true}
-	return func() {
-		f.To = time.Now()
-		r.ledger.noteFault(f)
-	}
+// outage has a server down, or standing still, for a time.
+func (r *run) outage(what string, begin, end func(), least, most time.Duration) {
+	over := r.strike(what)
+	begin()
+	r.sleep(r.between(least, most))
+	end()
+	over()
+}
+
+// crash ends the process of b as a crash does.
+func (r *run) crash(b *bridge) {
+	over := r.strike("kill", b)
+	b.kill()
+	over()
 }
 
 // reached counts a rare state.
@@ -48,9 +65,7 @@ func (r *run) failAt(b *bridge, failpoint string) { r.failAtWithin(b, failpoint,
 
 // failAtWithin gives it some time to come to that point.
 func (r *run) failAtWithin(b *bridge, failpoint string, within time.Duration) {
-	over := r.strike("kill", b)
-	b.kill()
-	over()
+	r.crash(b)
 	b.launch(failpoint)
 	name := b.incarnation()
 	began := time.Now()

@@ -37,7 +37,6 @@ type row struct {
 	nemesis func(*run)
 	// after looks at what is left when everything has gone out.
 	after func(*run)
-
 	// verify looks at the whole ledger, when the run is over.
 	verify func(*run)
 

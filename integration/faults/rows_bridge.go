@@ -96,12 +96,10 @@ func (r *run) pauseAt() {
 }
 
 func (r *run) stopAt(b *bridge, failpoint string) {
-	over := r.strike("kill", b)
-	b.kill()
-	over()
+	r.crash(b)
 	b.start(failpoint)
 	stopped := b.awaitStopped(4 * time.Second)
-	over = r.strike(failpoint, b)
+	over := r.strike(failpoint, b)
 	if stopped {
 		r.reached("stopped")
 		r.sleep(longPause)
@@ -117,9 +115,7 @@ func (r *run) killInTurn() {
 	r.during(span, func() {
 		b := r.bridges[1+n%2]
 		n++
-		over := r.strike("kill", b)
-		b.kill()
-		over()
+		r.crash(b)
 		r.reached("killed")
 		r.sleep(r.between(200*time.Millisecond, time.Second))
 		b.start("")
@@ -146,9 +142,7 @@ func (r *run) checkGaps(most time.Duration) {
 func (r *run) failSink() {
 	down, lost, silent := r.TempDir()+"/down", r.TempDir()+"/lost", r.TempDir()+"/silent"
 	for _, b := range r.bridges {
-		over := r.strike("kill", b)
-		b.kill()
-		over()
+		r.crash(b)
 		b.start("deliver.before:1+:error@" + down + ",deliver.after:1+:error@" + lost + ",deliver.before:1+:unknown@" + silent)
 	}
 	for _, trouble := range []struct {
@@ -201,15 +195,7 @@ func (r *run) restartInTurn() {
 		r.restart(r.bridges[r.dice.IntN(len(r.bridges))], slowed+"50ms")
 		r.sleep(r.between(200*time.Millisecond, 800*time.Millisecond))
 	})
-	late, all := 0, 0
-	for _, e := range r.ledger.snapshot() {
-		if e.Kind == arriving && e.Due.After(began) {
-			all++
-			if e.Call.Sub(e.Due) > handedOverIn {
-				late++
-			}
-		}
-	}
+	late, all := r.ledger.late(handedOverIn, func(e entry) bool { return e.Due.After(began) })
 	if float64(late) > mayBeLate*float64(all) {
 		r.find("L7", "%d of %d messages were more than %s late, though every bridge handed its buckets over", late, all, handedOverIn)
 	}

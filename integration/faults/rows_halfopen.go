@@ -21,11 +21,7 @@ func halfOpenRedis(r *run) redisSetting {
 	left.redis("")
 	left.await("AOF always", splitRedisPort, "OK", left, "CONFIG", "SET", "appendfsync", "always")
 	setting := redisSetting{yaml: fmt.Sprintf(`{url: "redis://%s:%d/0"}`, left.host, splitRedisPort)}
-	r.client.Transport = r.reachSides()
-	for n, s := range r.sides {
-		yaml := r.configuration(setting.yaml, fmt.Sprintf("%s:%d", s.host, splitDoorPort))
-		r.addBridge(string(rune('a'+n)), []string{"ip", "netns", "exec", s.name}, yaml)
-	}
+	r.addBridgesOnSides(setting.yaml)
 	return setting
 }
 

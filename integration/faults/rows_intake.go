@@ -90,9 +90,7 @@ func (r *run) troubleIntake() {
 		r.sleep(r.between(0, 2*time.Second))
 	}
 	r.shuffled(fail("before"), fail("after"), fail("after"), leave, leave, func() {
-		over := r.strike("kill", other)
-		other.kill()
-		over()
+		r.crash(other)
 		r.sleep(r.between(0, 3*time.Second))
 		other.start("")
 		r.reached("killed")

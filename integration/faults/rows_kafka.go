@@ -27,18 +27,12 @@ func twoKafkas(r *run) string { return r.kafkaSinks(2) }
 func (r *run) troubleKafka() {
 	either := func() *servers.Node { return r.kafka.cluster.Node(r.dice.IntN(2)) }
 	r.shuffled(r.starveKafka, func() {
-		node, over := either(), r.strike("kafka killed")
-		node.Kill()
-		r.sleep(r.between(100*time.Millisecond, 4*time.Second))
-		node.Start()
-		over()
+		node := either()
+		r.outage("kafka killed", node.Kill, node.Start, 100*time.Millisecond, 4*time.Second)
 		r.reached("killed")
 	}, func() {
-		node, over := either(), r.strike("kafka paused")
-		node.Pause()
-		r.sleep(r.between(4*time.Second, 8*time.Second))
-		node.Resume()
-		over()
+		node := either()
+		r.outage("kafka paused", node.Pause, node.Resume, 4*time.Second, 8*time.Second)
 		r.reached("paused")
 	})
 }

@@ -98,11 +98,8 @@ func (r *run) deleteExchange() {
 }
 
 func (r *run) killRabbit() {
-	over := r.strike("rabbitmq killed")
-	r.rabbit.server.Kill()
-	r.sleep(r.between(100*time.Millisecond, 2*time.Second))
-	r.rabbit.server.Start()
-	over()
+	server := r.rabbit.server
+	r.outage("rabbitmq killed", server.Kill, server.Start, 100*time.Millisecond, 2*time.Second)
 	r.reached("killed")
 }
 

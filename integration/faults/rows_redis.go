@@ -41,11 +41,7 @@ func redisRows() []*row {
 
 func (r *run) killRedis() {
 	for range 3 {
-		over := r.strike("redis killed")
-		r.redis.node.Kill()
-		r.sleep(r.between(100*time.Millisecond, 1500*time.Millisecond))
-		r.redis.node.Start()
-		over()
+		r.outage("redis killed", r.redis.node.Kill, r.redis.node.Start, 100*time.Millisecond, 1500*time.Millisecond)
 		r.reached("redis killed")
 		r.sleep(2 * time.Second)
 	}
@@ -53,18 +49,14 @@ func (r *run) killRedis() {
 
 func (r *run) restartRedis() {
 	for range 3 {
-		over := r.strike("redis restarted")
-		r.redis.node.Stop()
-		r.sleep(r.between(100*time.Millisecond, 1500*time.Millisecond))
-		r.redis.node.Start()
-		over()
+		r.outage("redis restarted", r.redis.node.Stop, r.redis.node.Start, 100*time.Millisecond, 1500*time.Millisecond)
 		r.reached("redis restarted")
 		r.sleep(2 * time.Second)
 	}
 }
 
-// What Redis is asked in the first seconds after a pause, in commands a second,
-// may be so many times what it is asked in calm.
+// What Redis is asked in the first seconds after a pause, in commands for each
+// call and delivery, may be so many times what it is asked in calm.
 const (
 	afterPause = 5 * time.Second
 	mostStorm  = 2

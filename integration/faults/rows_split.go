@@ -51,12 +51,18 @@ func splitRedis(r *run) redisSetting {
 	right.await("the replica to follow", splitRedisPort, "state=online", left, "INFO", "replication")
 	right.await("the sentinels to know each other", splitSentinelPort, "num-other-sentinels\n2", right, "SENTINEL", "MASTER", splitMaster)
 	setting := redisSetting{yaml: fmt.Sprintf(`{addrs: ["%s"], master_name: %s, allow_volatile: true}`, strings.Join(addrs, `", "`), splitMaster)}
+	r.addBridgesOnSides(setting.yaml)
+	return setting
+}
+
+// addBridgesOnSides makes a place for a process on each side, in reach of the
+// producers.
+func (r *run) addBridgesOnSides(redis string) {
 	r.client.Transport = r.reachSides()
 	for n, s := range r.sides {
-		yaml := r.configuration(setting.yaml, fmt.Sprintf("%s:%d", s.host, splitDoorPort))
+		yaml := r.configuration(redis, fmt.Sprintf("%s:%d", s.host, splitDoorPort))
 		r.addBridge(string(rune('a'+n)), []string{"ip", "netns", "exec", s.name}, yaml)
 	}
-	return setting
 }
 
 // makeSides makes two namespaces with a link between them.

@@ -154,15 +154,7 @@ const inTime = time.Second
 // checkInTime finds whether a sink's trouble has reached messages that it is not
 // about: those that chosen tells, due in a time.
 func (r *run) checkInTime(from, to time.Time, chosen func(entry) bool) {
-	late, all := 0, 0
-	for _, e := range r.ledger.snapshot() {
-		if e.Kind == arriving && chosen(e) && e.Due.After(from) && e.Due.Before(to) {
-			all++
-			if e.Call.Sub(e.Due) > inTime {
-				late++
-			}
-		}
-	}
+	late, all := r.ledger.late(inTime, func(e entry) bool { return chosen(e) && e.Due.After(from) && e.Due.Before(to) })
 	if all == 0 || float64(late) > mayBeLate*float64(all) {
 		r.find("L7", "%d of %d neighbours were more than %s late", late, all, inTime)
 	}

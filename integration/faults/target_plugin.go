@@ -3,17 +3,13 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // pluginTarget is the plugin of examples/plugins/file, which each bridge starts
@@ -66,54 +62,14 @@ func (p *pluginTarget) follow(topic string) {
 	if err != nil {
 		p.run.Fatalf("open the plugin's file: %v", err)
 	}
-	p.run.tails.Go(func() {
-		defer file.Close()
-		lines := &growing{reader: bufio.NewReader(file)}
-		for over := false; ; {
-			if err := p.read(lines, topic); err != nil || over {
-				p.run.harmIf(err)
-				return
-			}
-			select {
-			case <-time.After(tailEvery):
-			case <-p.run.over:
-				over = true
-			}
-		}
-	})
-}
-
-// read notes the lines that are there.
-func (p *pluginTarget) read(lines *growing, topic string) error {
-	for {
-		line, err := lines.next()
-		if err != nil || line == nil {
-			return err
-		}
+	p.run.tail(file, "the plugin", func(line []byte) error {
 		var w written
 		if err := json.Unmarshal(line, &w); err != nil {
-			return fmt.Errorf("the plugin wrote %q: %w", line, err)
+			return err
 		}
 		p.run.land(w.landing(topic))
-	}
-}
-
-// growing is a file that is read while it is written.
-type growing struct {
-	reader *bufio.Reader
-	part   []byte
-}
-
-// next is the next whole line; nil if there is none yet.
-func (g *growing) next() ([]byte, error) {
-	more, err := g.reader.ReadBytes('\n')
-	g.part = append(g.part, more...)
-	if errors.Is(err, io.EOF) {
-		return nil, nil
-	}
-	line := g.part
-	g.part = nil
-	return line, err
+		return nil
+	})
 }
 
 // process is the plugin of a bridge; 0 if there is none.

@@ -176,6 +176,11 @@ func (o KafkaOptions) properties(dir string, id int, ports []int) string {
 		o.addLogins(p, port+kafkaLoginPort)
 	}
 	maps.Copy(p, o.Config)
+	return propertyLines(p)
+}
+
+// propertyLines is the text of a properties file.
+func propertyLines(p map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		fmt.Fprintf(&b, "%s=%s\n", name, p[name])
