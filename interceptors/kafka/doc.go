@@ -10,6 +10,10 @@
 // deleted and made anew begins with offsets that were there before: while
 // messages of the old one are parked, give the intake another name.
 //
+// Topics and partitions may come to be at any time and are read some seconds
+// later. One that does not exist is not made by the intake, and keeps no other from
+// being read.
+//
 // # Settings
 //
 // Besides those of package intake, whose dialects are native, cloudevents,

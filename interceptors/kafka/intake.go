@@ -52,15 +52,30 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 }
 
 // Run reads until ctx ends, then lets what is being parked finish, commits and
-// leaves the group. While Kafka or the store can't be reached it tries on. Its
-// error is a *intake.RefusedError, or tells of records that it can't read: then
-// going on would lose them. Run it once.
+// leaves the group. While Kafka or the store can't be reached it tries on, and it
+// waits for topics that do not exist yet. Its error is a *intake.RefusedError, or
+// tells of records that it can't read: then going on would lose them. Run it once.
 func (i *Intake) Run(ctx context.Context) error {
 	transport := i.transport()
 	defer transport.CloseIdleConnections()
 	dial, release := i.settings.mortal(ctx)
 	defer release()
-	group, err := kafka.NewConsumerGroup(i.groupConfig(dial))
+	client := &kafka.Client{Addr: kafka.TCP(i.settings.brokers...), Transport: transport, Timeout: i.settings.requestTimeout}
+	for {
+		counted := i.awaitTopics(ctx, client)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := i.join(ctx, client, dial, counted); !errors.Is(err, errTopicsChanged) {
+			return err
+		}
+	}
+}
+
+// join reads the topics of counted that exist as a member of the group, until
+// ctx ends or, with errTopicsChanged, others have come to be than were counted.
+func (i *Intake) join(ctx context.Context, client *kafka.Client, dial dialFunc, counted topicCounts) error {
+	group, err := kafka.NewConsumerGroup(i.groupConfig(dial, counted.existing(i.settings.topics)))
 	if err != nil {
 		return fmt.Errorf("join group %s: %w", i.settings.group, err)
 	}
@@ -69,13 +84,20 @@ func (i *Intake) Run(ctx context.Context) error {
 	closing := sync.OnceFunc(func() { group.Close() })
 	defer closing()
 	defer context.AfterFunc(ctx, closing)()
-	client := &kafka.Client{Addr: kafka.TCP(i.settings.brokers...), Transport: transport, Timeout: i.settings.requestTimeout}
-	return i.serveAll(group, client, closing)
+	m := &membership{Intake: i, client: client, counted: counted}
+	return m.serveAll(group, closing)
+}
+
+// membership is the time from a join to a leave.
+type membership struct {
+	*Intake
+	client  *kafka.Client
+	counted topicCounts // before it has joined
 }
 
 // serveAll works through the generations of the group until it is closed.
-func (i *Intake) serveAll(group *kafka.ConsumerGroup, client *kafka.Client, leave func()) error {
-	trouble := intake.Troubles{Log: i.log.With("intake", i.name, "group", i.settings.group)}
+func (m *membership) serveAll(group *kafka.ConsumerGroup, leave func()) error {
+	trouble := intake.Troubles{Log: m.log.With("intake", m.name, "group", m.settings.group)}
 	for {
 		generation, err := group.Next(context.Background())
 		switch {
@@ -86,18 +108,18 @@ func (i *Intake) serveAll(group *kafka.ConsumerGroup, client *kafka.Client, leav
 			continue
 		}
 		trouble.Over()
-		if err := i.serve(generation, client, leave); err != nil {
+		if err := m.serve(generation, leave); err != nil {
 			return err
 		}
 	}
 }
 
 // serve works through one generation of the group and returns when it is over.
-// An error means that the intake must end; leave is then called.
-func (i *Intake) serve(generation *kafka.Generation, client *kafka.Client, leave func()) error {
+// An error means that the group must be left; leave is then called.
+func (m *membership) serve(generation *kafka.Generation, leave func()) error {
 	done := make(chan error, 1)
 	generation.Start(func(ended context.Context) {
-		s := newSession(i, generation, client)
+		s := newSession(m, generation)
 		err := s.run(ended)
 		if err != nil {
 			go leave() // which waits for this function
@@ -118,13 +140,13 @@ func (i *Intake) transport() *kafka.Transport {
 		MetadataTopics: topics, ClientID: s.clientID, TLS: s.tls, SASL: s.sasl}
 }
 
-func (i *Intake) groupConfig(dial dialFunc) kafka.ConsumerGroupConfig {
+func (i *Intake) groupConfig(dial dialFunc, topics []string) kafka.ConsumerGroupConfig {
 	s := &i.settings
 	quiet := kafka.LoggerFunc(func(format string, args ...any) {
 		i.log.Debug("kafka-go", "intake", i.name, "text", fmt.Sprintf(format, args...))
 	})
 	return kafka.ConsumerGroupConfig{
-		ID: s.group, Brokers: s.brokers, Topics: s.topics, StartOffset: s.start,
+		ID: s.group, Brokers: s.brokers, Topics: topics, StartOffset: s.start,
 		Dialer:         &kafka.Dialer{ClientID: s.clientID, DialFunc: dial, Timeout: s.dialTimeout, TLS: s.tls, SASLMechanism: s.sasl},
 		SessionTimeout: s.sessionTimeout, HeartbeatInterval: s.sessionTimeout / 5, RebalanceTimeout: rebalanceTimeout,
 		JoinGroupBackoff: joinBackoff, Timeout: s.requestTimeout, ErrorLogger: quiet,

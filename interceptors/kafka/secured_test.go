@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -101,21 +99,4 @@ func selfSigned(t *testing.T) (certificate, key []byte) {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
-}
-
-// TestMorePartitions: partitions that a topic is given later are read, too.
-func TestMorePartitions(t *testing.T) {
-	r := newRig(t)
-	topic := r.topic(".delayed", 1)
-	door := r.run(r.intake([]string{topic}, nil))
-	r.fill(topic, 1, 0, 10)
-	r.store.await(t, 10)
-	answer, err := r.client.CreatePartitions(t.Context(), &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: 3}}})
-	if err != nil || answer.Errors[topic] != nil {
-		t.Fatal(err, answer)
-	}
-	waitFor(t, "it has all three", func() bool { return assigned(door) == 3 })
-	r.fill(topic, 3, 10, 40)
-	r.store.await(t, 40)
-	wantOnce(t, r.store, 40)
 }

@@ -203,6 +203,22 @@ func TestNotThereYet(t *testing.T) {
 	r.store.await(t, 10)
 }
 
+// TestOneNotThereYet: a topic that does not exist keeps no other from being read.
+func TestOneNotThereYet(t *testing.T) {
+	r := newRig(t)
+	there := r.topic(".delayed", 2)
+	door := r.run(r.intake([]string{r.name + ".later", there}, nil))
+	r.fill(there, 2, 0, 10)
+	r.store.await(t, 10)
+	later := r.topic(".later", 1)
+	r.fill(later, 1, 10, 20)
+	r.store.await(t, 20)
+	if got := assigned(door); got != 3 {
+		t.Errorf("%d partitions are read, want 3", got)
+	}
+	wantOnce(t, r.store, 20)
+}
+
 // TestSilentBroker: one that never answers does not keep an intake from ending.
 func TestSilentBroker(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

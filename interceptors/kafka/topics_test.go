@@ -1,0 +1,67 @@
+//go:build unix
+
+package kafkadoor
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// TestMorePartitions: partitions that a topic is given later are read, too.
+func TestMorePartitions(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic(".delayed", 1)
+	door := r.run(r.intake([]string{topic}, nil))
+	r.fill(topic, 1, 0, 10)
+	r.store.await(t, 10)
+	r.grow(topic, 3)
+	waitFor(t, "it has all three", func() bool { return assigned(door) == 3 })
+	r.fill(topic, 3, 10, 40)
+	r.store.await(t, 40)
+	wantOnce(t, r.store, 40)
+}
+
+// grow gives a topic more partitions.
+func (r *rig) grow(topic string, partitions int) {
+	r.t.Helper()
+	answer, err := r.client.CreatePartitions(r.t.Context(), &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: int32(partitions)}}})
+	if err != nil || answer.Errors[topic] != nil {
+		r.t.Error(err, answer)
+	}
+}
+
+// atRecord does something when a text is logged for the first time.
+type atRecord struct {
+	slog.Handler
+	text string
+	once *sync.Once
+	do   func()
+}
+
+func (h atRecord) Handle(ctx context.Context, record slog.Record) error {
+	if record.Message == h.text {
+		h.once.Do(h.do)
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// TestMorePartitionsMeanwhile: partitions that a topic is given after they were
+// shared out, and before anybody has looked for more, are read, too.
+func TestMorePartitionsMeanwhile(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic(".delayed", 1)
+	log := slog.New(atRecord{r.logger().Handler(), "intake has its partitions", new(sync.Once), func() { r.grow(topic, 3) }})
+	made, err := New("door", r.config([]string{topic}, nil), r.interceptor(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := r.run(made)
+	waitFor(t, "it has all three", func() bool { return assigned(door) == 3 })
+	r.fill(topic, 3, 0, 30)
+	r.store.await(t, 30)
+	wantOnce(t, r.store, 30)
+}
