@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -159,16 +160,27 @@ func (s *RabbitMQServer) Addr() string {
 }
 
 // Ctl runs rabbitmqctl and returns what it prints. That takes a second or two.
+// The node listens a little before it takes commands; for that it waits.
 func (s *RabbitMQServer) Ctl(args ...string) string {
 	s.t.Helper()
 	s.own()
-	cmd := exec.Command(rabbitProgram(s.t, "rabbitmqctl"), append([]string{"--quiet"}, args...)...)
-	cmd.Env = append(os.Environ(), s.env...)
-	out, err := cmd.CombinedOutput()
+	out, err := s.ctl(args...)
+	if err != nil && strings.Contains(out, "app to be running") {
+		if out, err = s.ctl("await_startup", "--timeout", "30"); err == nil {
+			out, err = s.ctl(args...)
+		}
+	}
 	if err != nil {
 		s.t.Fatalf("rabbitmqctl %s: %v\n%s", args[0], err, out)
 	}
-	return string(out)
+	return out
+}
+
+func (s *RabbitMQServer) ctl(args ...string) (string, error) {
+	cmd := exec.Command(rabbitProgram(s.t, "rabbitmqctl"), append([]string{"--quiet"}, args...)...)
+	cmd.Env = append(os.Environ(), s.env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // AddUser adds a user with the permissions, each a pattern of names, to

@@ -4,6 +4,7 @@ package servers_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,18 @@ func TestRabbitMQ(t *testing.T) {
 		if m, ok, err := channel.Get("kept", true); err != nil || !ok || string(m.Body) != "body" {
 			t.Errorf("after kill and start: %q, %t, %v", m.Body, ok, err)
 		}
+	})
+	t.Run("a command while the node starts", func(t *testing.T) {
+		server.Ctl("stop_app")
+		started := make(chan struct{})
+		go func() {
+			defer close(started)
+			server.Ctl("start_app")
+		}()
+		if got := server.Ctl("list_queues", "name"); !strings.Contains(got, "kept") {
+			t.Errorf("queues are %q", got)
+		}
+		<-started
 	})
 	t.Run("users", func(t *testing.T) {
 		server.AddUser("reader", "secret", "^$", "^$", ".*")
