@@ -16,7 +16,6 @@ type finding struct {
 
 // laws are what holds for one run.
 type laws struct {
-	offset    time.Duration // Redis's clock minus ours
 	ownership time.Duration
 	healed    time.Time     // when the last fault was over
 	drained   time.Time     // when nothing more was to be expected; zero: it never came

@@ -72,7 +72,7 @@ func TestChecks(t *testing.T) {
 		{name: "content of a conflict", entries: []entry{accepted(),
 			with(accepted(), func(e *entry) { e.Outcome, e.Content = conflict, "d" }), with(arrived(1001, 1), func(e *entry) { e.Content = "d" })}, want: []string{"L3"}},
 		{name: "before it is due", entries: []entry{accepted(), arrived(990, 1)}, want: []string{"L4"}},
-		{name: "early by Redis's clock only", entries: []entry{accepted(), arrived(1001, 1)}, change: func(w *laws) { w.offset = -20 * time.Millisecond }, want: []string{"L4"}},
+		{name: "early by Redis's clock only", entries: []entry{accepted(), arrived(1001, 1)}, change: func(w *laws) { w.jumps = []jump{{ahead: -20 * time.Millisecond}} }, want: []string{"L4"}},
 		{name: "due before anybody asked", entries: []entry{accepted(), with(arrived(900, 1), func(e *entry) { e.Due = at(900) })}, want: []string{"L4"}},
 		{name: "cancelled and delivered", entries: []entry{accepted(), clean, arrived(1001, 1)}, want: []string{"L5"}},
 		{name: "cancelled after an attempt", entries: []entry{accepted(), with(clean, func(e *entry) { e.Sent = true }), arrived(1001, 1)}},

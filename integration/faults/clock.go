@@ -36,15 +36,15 @@ func (r *run) setClock(ahead time.Duration) {
 }
 
 // ahead is how far Redis's clock was ahead of ours, at least and at most, in
-// some time.
+// some time. It is ours but for jumps, as Redis runs on this machine: what could
+// be measured between two processes that wait for a processor is less true.
 func (w laws) ahead(from, to time.Time) (least, most time.Duration) {
-	least, most = w.offset, w.offset
 	for _, j := range w.jumps {
 		switch {
 		case !j.to.After(from):
-			least, most = w.offset+j.ahead, w.offset+j.ahead
+			least, most = j.ahead, j.ahead
 		case j.from.Before(to):
-			least, most = min(least, w.offset+j.ahead), max(most, w.offset+j.ahead)
+			least, most = min(least, j.ahead), max(most, j.ahead)
 		}
 	}
 	return least, most

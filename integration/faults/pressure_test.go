@@ -3,6 +3,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -31,4 +32,19 @@ func TestMeterRunsUntilStop(t *testing.T) {
 	go func() { m.run(); close(ended) }()
 	m.stop()
 	<-ended
+}
+
+func TestWhatAStandstillExcuses(t *testing.T) {
+	for laws, want := range map[string]bool{
+		"L6": true, "L7 L9": true, "L10": true, "L1 L7": true,
+		"L1": false, "L1 L6": false, "L2": false, "L3": false, "L4 L7": false, "L5": false, "L6 L8": false,
+	} {
+		var findings []finding
+		for law := range strings.FieldsSeq(laws) {
+			findings = append(findings, finding{law: law})
+		}
+		if got := excusable(findings); got != want {
+			t.Errorf("%s: %t", laws, got)
+		}
+	}
 }

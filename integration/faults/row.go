@@ -150,7 +150,7 @@ func play(w *row, seed uint64, o options) result {
 	load.stop()
 	out.took, out.dir = time.Since(load.began), h.dir
 	switch disturbed := load.disturbed(); {
-	case out.verdict == failed && disturbed != "":
+	case out.verdict == failed && disturbed != "" && excusable(out.findings):
 		out.verdict = void
 		out.reason = fmt.Sprintf("%s, so that this tells nothing: %s", disturbed, out.reason)
 	case h.failed != "":
@@ -182,12 +182,11 @@ func (r *run) play(out *result) {
 	for _, b := range r.bridges {
 		b.start("")
 	}
-	offset := r.clockOffset()
 	load := r.startLoad(loadRate)
 	r.sleep(warmUp)
 	before := r.vitals()
 	r.row.nemesis(r)
-	w := laws{offset: offset, ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack}
+	w := laws{ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack}
 	load.stop()
 	w.lossy, w.jumps = r.lossy, r.jumps
 	w.healed, w.drained = r.drain(w.drainIn)
@@ -196,9 +195,7 @@ func (r *run) play(out *result) {
 		r.row.after(r)
 	}
 	leaks := r.leaks(before)
-	if err := r.deadLetters(r.bridges[0]); err != nil {
-		r.Logf("%v", err)
-	}
+	r.harmIf(r.deadLetters(r.bridges[0]))
 	r.stopBridges()
 	close(r.over)
 	r.tails.Wait()
@@ -256,27 +253,6 @@ retry: {initial: 200ms, max: 1s}
 sinks:
   %s
 %s`, redis, r.row.level, ownership, door, r.out, r.more)
-}
-
-// clockOffset is Redis's clock minus ours, by the quickest of some exchanges.
-func (r *run) clockOffset() time.Duration {
-	if r.redis.node == nil { // on this machine all the same
-		return 0
-	}
-	var offset, quickest time.Duration = 0, time.Hour
-	for range 10 {
-		sent := time.Now()
-		reply, _ := r.redis.node.MustDo("TIME").([]any)
-		took := time.Since(sent)
-		var seconds, micros int64
-		if n, err := fmt.Sscan(fmt.Sprintln(reply...), &seconds, &micros); n != 2 {
-			r.Fatalf("read Redis's clock: %v", err)
-		}
-		if took < quickest {
-			quickest, offset = took, time.UnixMicro(seconds*1e6+micros).Sub(sent.Add(took/2))
-		}
-	}
-	return offset
 }
 
 // drain waits until nothing more is to be expected, from now and from when the
