@@ -25,15 +25,15 @@ type summary struct {
 // what was found.
 func report(w io.Writer, commit string, results []result) {
 	fmt.Fprintf(w, "\ncommit %s\n\n", commit)
-	fmt.Fprintln(w, "| row | fault | level | seeds | faults | accepted | repeats | unknown | result |")
-	fmt.Fprintln(w, "|--:|---|---|---|--:|--:|--:|--:|---|")
+	fmt.Fprintln(w, "| row | fault | level | seeds | time | faults | accepted | repeats | unknown | result |")
+	fmt.Fprintln(w, "|--:|---|---|---|--:|--:|--:|--:|--:|---|")
 	for _, s := range summarise(results) {
 		star := ""
 		if s.row.quick {
 			star = "*"
 		}
-		fmt.Fprintf(w, "| %d%s | **%s**: %s | %s | %s | %d | %d | %d | %d | %s |\n", s.row.number, star, s.row.name, s.row.fault, s.row.level,
-			s.span(), s.faults, s.counts.accepted, s.counts.repeats, s.counts.unknown, s.line())
+		fmt.Fprintf(w, "| %d%s | **%s**: %s | %s | %s | %s | %d | %d | %d | %d | %s |\n", s.row.number, star, s.row.name, s.row.fault, s.row.level,
+			s.span(), s.took.Round(time.Second), s.faults, s.counts.accepted, s.counts.repeats, s.counts.unknown, s.line())
 	}
 	for _, r := range results {
 		r.explain(w)
