@@ -11,7 +11,7 @@ import (
 func mixedRows() []*row {
 	return []*row{{number: 39, name: "everything at once", fault: "kills, pauses, failpoints, a Redis that is killed, paused, full, and replies that are lost, by the seed",
 		expected: "all of the above", level: "fsync", bridges: 3, quick: true, set: redisBehindProxy, nemesis: (*run).everything,
-		perFault: 300, needs: map[string]int{"mixed": 6}}}
+		perFault: 300, needs: map[string]int{"mixed": 4}}}
 }
 
 func (r *run) everything() {
