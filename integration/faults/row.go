@@ -60,7 +60,7 @@ type row struct {
 // redisSetting is the part of a configuration that names the Redis.
 type redisSetting struct {
 	yaml string               // below store.redis
-	node *servers.RedisServer // whose clock is measured, if it can be asked
+	node *servers.RedisServer // nil if no single one can be asked
 }
 
 const (
@@ -85,6 +85,8 @@ type run struct {
 	// What rows keep for their nemesis; nil where it is of no use.
 	proxy    *proxy
 	sentinel *servers.SentinelGroup
+	epoch    string    // of the sentinels, when the fault was over
+	paired   time.Time // then
 	cluster  *servers.Cluster
 	disk     string
 	sides    [2]*side

@@ -57,19 +57,36 @@ sentinel failover-timeout %[3]s 5000
 
 // watches fails unless the sentinel knows so many replicas and other sentinels.
 func (s *RedisServer) watches(replicas, others int) error {
-	reply, err := s.Do("SENTINEL", "MASTER", SentinelName)
+	seen, err := s.sentinelMaster()
 	if err != nil {
 		return err
 	}
-	want := map[string]string{"num-slaves": strconv.Itoa(replicas), "num-other-sentinels": strconv.Itoa(others)}
-	fields, _ := reply.([]any)
-	for i := 0; i+1 < len(fields); i += 2 {
-		name, _ := fields[i].(string)
-		if value, ok := want[name]; ok && fields[i+1] != value {
-			return fmt.Errorf("%s is %v, not %s", name, fields[i+1], value)
+	for name, want := range map[string]int{"num-slaves": replicas, "num-other-sentinels": others} {
+		if seen[name] != strconv.Itoa(want) {
+			return fmt.Errorf("%s is %s, not %d", name, seen[name], want)
 		}
 	}
 	return nil
+}
+
+// sentinelMaster is what the sentinel knows of the master.
+func (s *RedisServer) sentinelMaster() (map[string]string, error) {
+	reply, err := s.Do("SENTINEL", "MASTER", SentinelName)
+	fields, _ := reply.([]any)
+	seen := make(map[string]string, len(fields)/2)
+	for i := 0; i+1 < len(fields); i += 2 {
+		seen[fmt.Sprint(fields[i])] = fmt.Sprint(fields[i+1])
+	}
+	return seen, err
+}
+
+// Epoch changes with each failover, in the view of the first sentinel.
+func (g *SentinelGroup) Epoch() string {
+	seen, err := g.Sentinels[0].sentinelMaster()
+	if err != nil {
+		g.Sentinels[0].t.Fatalf("ask sentinel: %v", err)
+	}
+	return seen["config-epoch"]
 }
 
 // Addrs are the addresses of the sentinels.
