@@ -51,7 +51,7 @@ type Store interface {
 	// anything else if there is time to settle what is in hand. Serve returns
 	// when ctx has ended, every work has returned and every bucket has been
 	// handed over. A work that returns an error is run again while the bucket
-	// is owned.
+	// is owned; for what it left in hand, the attempt was cut off.
 	Serve(ctx context.Context, sink string, work func(ctx context.Context, b Bucket) error) error
 
 	// Close releases what the store holds. Call it after every Serve returned.

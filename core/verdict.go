@@ -49,13 +49,14 @@ func (l *bucketLoop) judgeSink(batch []*Message, err error, now time.Time, p pas
 }
 
 // unknownAll sends a batch back that may have been sent. The attempt counts, as
-// consumers see it, but trouble of the sink never spends a message's last one.
+// consumers see it, but trouble of the sink never spends a message's last one:
+// where there is but one, a message may be sent more often than MaxAttempts.
 func (l *bucketLoop) unknownAll(batch []*Message, err error, now time.Time) []Outcome {
 	outcomes := make([]Outcome, len(batch))
 	for n, m := range batch {
 		policy := l.policy(m)
 		outcomes[n] = Outcome{ID: m.ID, State: Retrying, Reason: Unknown.String(), Error: err.Error(),
-			After: policy.wait(m.Attempt), Attempts: min(m.Attempt, policy.MaxAttempts-1)}
+			After: policy.wait(m.Attempt), Attempts: min(m.Attempt, max(1, policy.MaxAttempts-1))}
 	}
 	l.totals.unknown.Add(uint64(len(batch)))
 	return outcomes

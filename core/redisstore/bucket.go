@@ -21,6 +21,7 @@ type bucket struct {
 	alarm  *alarm
 	woken  chan struct{} // holds one signal
 	hand   []held
+	takes  int64 // so far; the number of the last tells Redis what a settle is of
 	clock  clockOffset
 }
 
@@ -48,9 +49,12 @@ func (b *bucket) signal() {
 
 // Take implements core.Bucket.
 func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
-	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes)
+	if len(b.hand) == 0 { // else Redis refuses, and what is in hand keeps its number
+		b.takes++
+	}
+	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
 	sent := time.Now()
-	b.store.run(ctx, b.store.client, c)
+	b.store.run(ctx, b.store.serving, c)
 	received := time.Now()
 	reply, err := c.Slice()
 	switch {
@@ -148,9 +152,9 @@ func (b *bucket) Settle(ctx context.Context, outcomes ...core.Outcome) error {
 // settle is Settle also when this process knows of nothing in hand.
 func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 	groups, n := b.settleGroups(outcomes)
-	args := append(make([]any, 0, 3+len(groups)), b.token, b.store.config.window(b.sink), n)
+	args := append(make([]any, 0, 4+len(groups)), b.token, b.store.config.window(b.sink), b.takes, n)
 	c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, groups...)...)
-	b.store.run(ctx, b.store.client, c)
+	b.store.run(ctx, b.store.serving, c)
 	done, err := c.Int()
 	switch {
 	case err != nil:

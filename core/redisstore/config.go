@@ -164,7 +164,7 @@ func (c Config) connect() redis.UniversalClient {
 		Addrs: c.Addrs, MasterName: c.MasterName, DB: c.DB, TLSConfig: c.TLS, ClientName: "delaybridge",
 		Username: c.Username, Password: c.Password,
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
-		DialTimeout: dialTimeout, DialerRetries: 1, ReadTimeout: commandTimeout, WriteTimeout: commandTimeout,
+		DialTimeout: dialTimeout, DialerRetries: 1, ReadTimeout: commandTimeout + c.DurabilityTimeout, WriteTimeout: commandTimeout,
 		ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
 		PipelinePoolSize: -1, PoolSize: poolSize, MinIdleConns: 2,
 	}

@@ -114,7 +114,9 @@ func (s *Store) commit(ctx context.Context, key string, calls ...call) error {
 		s.run(ctx, s.client, calls...)
 		return nil
 	}
-	node, err := s.nodeOf(ctx, key)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout+s.durable.timeout)
+	defer cancel()
+	node, err := nodeOf(ctx, s.client, key)
 	if err != nil {
 		for _, c := range calls {
 			c.SetErr(err)
@@ -122,15 +124,4 @@ func (s *Store) commit(ctx context.Context, key string, calls ...call) error {
 		return nil
 	}
 	return s.durable.check(s.send(ctx, node, calls, s.durable.command))
-}
-
-// nodeOf returns the client of the one server that holds key. Waiting counts
-// the writes of its own connection only, so both must go to one server in one
-// pipeline.
-func (s *Store) nodeOf(ctx context.Context, key string) (redis.UniversalClient, error) {
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		return s.client, nil
-	}
-	return cluster.MasterForKey(ctx, key)
 }

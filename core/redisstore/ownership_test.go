@@ -65,7 +65,7 @@ func TestInstancesShareTheBuckets(t *testing.T) {
 				t.Errorf("hand-over took %s, longer than ownerships last", took)
 			}
 		case 600:
-			b.client.Close() // dies without a word
+			b.Close() // dies without a word
 		}
 		if n >= 600 {
 			stores[1], stores[0] = c, c
@@ -158,6 +158,7 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 		t.Errorf("ended after %s, want about %s", took, config.Ownership)
 	}
 	v.leaveBucket(t.Context(), <-v.ended)
+	v.leaving.Wait()
 	v.turn(t.Context(), false)
 	v.turn(t.Context(), false)
 	if n := strings.Count(logged.String(), "ownership of buckets was lost"); n != 1 {

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +17,11 @@ const (
 	maxFlightMessages = 500
 	maxFlights        = 3
 	maxWaitingFlights = 16 // where each waits for replicas or disk
+
+	// maxWaitingBytes bounds what waits for a flight, as when Redis does not
+	// answer and producers give up and send anew.
+	maxWaitingBytes = 256 << 20
+	parkingOverhead = 256 // of memory, about, besides the payload
 )
 
 // parker gathers what many callers park at the same time into few round trips.
@@ -28,6 +32,8 @@ type parker struct {
 	store   *Store
 	mu      sync.Mutex
 	waiting []*parking
+	size    int // of what waits, with overhead
+	most    int // maxWaitingBytes
 	flights int
 	// bucket is where messages go that may go anywhere. It moves on with each
 	// flight, so that those of one flight share one script call.
@@ -92,7 +98,12 @@ func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Rece
 		p.payload = appendPayload(make([]byte, 0, len(m.Body)+len(m.Topic)+len(m.Key)+16+maxTail), m)
 		receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Durability: s.durable.level}
 	}
-	s.parker.add(batch)
+	if err := s.parker.add(batch); err != nil {
+		for n := range receipts {
+			receipts[n].Err = err
+		}
+		return receipts
+	}
 	return s.parker.await(ctx, t, receipts)
 }
 
@@ -120,12 +131,17 @@ func (k *parker) anywhere() int {
 	return k.bucket
 }
 
-// add queues a batch and starts a flight if there is room for one.
-func (k *parker) add(batch []parking) {
+// add queues a batch and starts a flight if there is room for one. It refuses
+// what comes when too much waits.
+func (k *parker) add(batch []parking) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.size > k.most {
+		return fmt.Errorf("park: %w: %d messages wait for Redis already", core.ErrUnavailable, len(k.waiting))
+	}
 	for n := range batch {
 		k.waiting = append(k.waiting, &batch[n])
+		k.size += batch[n].memory()
 	}
 	limit, least := maxFlights, fullFlight
 	if k.store.durable.waits() {
@@ -135,7 +151,11 @@ func (k *parker) add(batch []parking) {
 		k.flights++
 		go k.fly()
 	}
+	return nil
 }
+
+// memory is about how much p takes while it waits.
+func (p *parking) memory() int { return len(p.payload) + parkingOverhead }
 
 // fly parks what waits until nothing does.
 func (k *parker) fly() {
@@ -152,6 +172,9 @@ func (k *parker) fly() {
 		k.waiting = k.waiting[n:]
 		if len(k.waiting) == 0 {
 			k.waiting = nil
+		}
+		for _, p := range load {
+			k.size -= p.memory()
 		}
 		k.mu.Unlock()
 		k.store.parkAll(load)
@@ -211,48 +234,15 @@ func (s *Store) group(load []*parking) []*parkGroup {
 // commitGroups runs the groups in one pipeline for each server that holds some,
 // and returns for each what its waiting for durability came to.
 func (s *Store) commitGroups(ctx context.Context, groups []*parkGroup) []error {
-	waited := make([]error, len(groups))
-	if !s.durable.waits() {
-		calls := make([]call, len(groups))
-		for n, g := range groups {
-			calls[n] = g.call
+	calls, waited := make([]call, len(groups)), make([]error, len(groups))
+	for n, g := range groups {
+		calls[n] = g.call
+	}
+	s.byServer(ctx, s.client, calls, func(at []int, part []call) {
+		err := s.commit(ctx, groups[at[0]].keys[0], part...)
+		for _, n := range at {
+			waited[n] = err
 		}
-		s.run(ctx, s.client, calls...)
-		return waited
-	}
-	var flights sync.WaitGroup
-	for _, part := range s.byNode(ctx, groups) {
-		flights.Go(func() {
-			calls := make([]call, len(part))
-			for n, at := range part {
-				calls[n] = groups[at].call
-			}
-			err := s.commit(ctx, groups[part[0]].keys[0], calls...)
-			for _, at := range part {
-				waited[at] = err
-			}
-		})
-	}
-	flights.Wait()
+	})
 	return waited
-}
-
-// byNode returns the positions of groups, sorted by the server that holds them.
-func (s *Store) byNode(ctx context.Context, groups []*parkGroup) [][]int {
-	var parts [][]int
-	var nodes []any
-	for at, g := range groups {
-		node, err := s.nodeOf(ctx, g.keys[0])
-		if err != nil {
-			g.call.SetErr(err)
-			continue
-		}
-		n := slices.Index(nodes, any(node))
-		if n < 0 {
-			n = len(nodes)
-			nodes, parts = append(nodes, node), append(parts, nil)
-		}
-		parts[n] = append(parts[n], at)
-	}
-	return parts
 }

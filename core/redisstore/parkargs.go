@@ -1,19 +1,33 @@
 package redisstore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
 )
 
+// The flags of park.lua.
+const (
+	flagTouch = 1
+	flagLarge = 2
+)
+
+// largeRecord is the size from which a take reads records one by one, as a
+// hundred at once would make too large a reply.
+const largeRecord = 64 << 10
+
 // parkArgs writes a group as park.lua takes it.
 func (s *Store) parkArgs(g *parkGroup) []any {
-	touch := "0"
+	flags := 0
 	if s.durable.waits() {
-		touch = "1"
+		flags = flagTouch
+	}
+	if slices.ContainsFunc(g.load, func(p *parking) bool { return len(p.payload) > largeRecord }) {
+		flags += flagLarge
 	}
 	args := make([]any, 0, 16+4*len(g.load))
-	args = append(args, s.keys.wakeChannel(s.config.Instance, g.sink), g.bucket, s.config.window(g.sink), touch)
+	args = append(args, s.keys.wakeChannel(s.config.Instance, g.sink), g.bucket, s.config.window(g.sink), flags)
 	for load := g.load; len(load) > 0; {
 		kind, n := kindOf(load[0].message), 1
 		for n < len(load) && kindOf(load[n].message) == kind {

@@ -51,7 +51,7 @@ func harness(base func(t *testing.T) Config) storetest.Harness {
 			config.Instance = ""
 			return open(t, config)
 		},
-		Kill: func(t *testing.T, store core.Store) { store.(*Store).client.Close() },
+		Kill: func(t *testing.T, store core.Store) { store.(*Store).Close() },
 	}
 }
 

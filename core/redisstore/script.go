@@ -128,6 +128,12 @@ type call struct {
 // NoRetry is asked by the client library.
 func (call) NoRetry() bool { return true }
 
+// key is the first, which says where in a cluster the call goes.
+func (c call) key() string {
+	key, _ := c.Args()[3].(string)
+	return key
+}
+
 func newCall(ctx context.Context, s *script, keys []string, args ...any) call {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(all, "evalsha", s.sha, len(keys))
@@ -144,8 +150,11 @@ func newCall(ctx context.Context, s *script, keys []string, args ...any) call {
 const loadTries = 3
 
 // run sends calls in one pipeline on client and returns when each has its
-// result. It loads scripts that are missing and sends only those calls again.
+// result, after commandTimeout at the latest. It loads scripts that are missing
+// and sends only those calls again.
 func (s *Store) run(ctx context.Context, client redis.UniversalClient, calls ...call) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
 	s.send(ctx, client, calls, func(context.Context) *redis.Cmd { return nil })
 }
 

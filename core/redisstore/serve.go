@@ -15,46 +15,6 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// ownedBuckets finds the buckets that this process owns, to wake them.
-type ownedBuckets struct {
-	mu  sync.Mutex
-	all map[string]map[int]*bucket
-}
-
-func (o *ownedBuckets) set(sink string, number int, b *bucket) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.all == nil {
-		o.all = make(map[string]map[int]*bucket)
-	}
-	if o.all[sink] == nil {
-		o.all[sink] = make(map[int]*bucket)
-	}
-	o.all[sink][number] = b
-}
-
-func (o *ownedBuckets) remove(sink string, number int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.all[sink], number)
-}
-
-func (o *ownedBuckets) wake(sink string, number int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if b := o.all[sink][number]; b != nil {
-		b.signal()
-	}
-}
-
-func (o *ownedBuckets) wakeAll(sink string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, b := range o.all[sink] {
-		b.signal()
-	}
-}
-
 // server is one Serve: it keeps this instance in the set of those that serve
 // the sink, and owns the buckets that fall to it.
 type server struct {
@@ -67,7 +27,9 @@ type server struct {
 	ended   chan *tenure
 	log     *slog.Logger
 	silent  bool // Redis did not answer the last beat, and that was logged
+	refused bool // some bucket could not be asked for at the last attempt
 	lost    int  // ownerships since the last turn
+	leaving sync.WaitGroup
 }
 
 // tenure is the time for which one bucket is owned.
@@ -89,7 +51,7 @@ func (s *Store) Serve(ctx context.Context, sink string, work func(context.Contex
 func (v *server) run(ctx context.Context) error {
 	// What ends the ownerships must still reach Redis when ctx has ended.
 	inner := context.WithoutCancel(ctx)
-	pubsub := v.client.Subscribe(inner, v.keys.wakeChannel(v.config.Instance, v.sink), v.keys.memberChannel(v.sink))
+	pubsub := v.serving.Subscribe(inner, v.keys.wakeChannel(v.config.Instance, v.sink), v.keys.memberChannel(v.sink))
 	defer pubsub.Close()
 	heard := pubsub.ChannelWithSubscriptions()
 	tick := time.NewTicker(v.term / beatsPerTerm)
@@ -117,7 +79,15 @@ func (v *server) run(ctx context.Context) error {
 		v.depart(inner)
 		v.announce(inner)
 	}
+	v.leaving.Wait()
 	return nil
+}
+
+// patience is how long one call may keep those of other buckets waiting. Where a
+// cluster has a master that does not answer, what the others have answered is
+// dealt with only then; and two such calls still leave time to renew it.
+func (v *server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, v.term/3)
 }
 
 // turn is one heartbeat: prolong what is owned, and see who else is there.
@@ -140,7 +110,7 @@ func (v *server) hear(ctx context.Context, note any, serving bool) {
 		v.owned.wakeAll(v.sink)
 	case *redis.Message:
 		if n.Channel == v.keys.memberChannel(v.sink) {
-			if n.Payload != v.config.Instance && serving {
+			if n.Payload != v.config.Instance && serving && !v.refused {
 				v.beat(ctx)
 			}
 			return
@@ -153,11 +123,7 @@ func (v *server) hear(ctx context.Context, note any, serving bool) {
 
 // beat says that this instance is alive and takes the buckets that fall to it.
 func (v *server) beat(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, v.term)
-	defer cancel()
-	c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, v.term.Milliseconds())
-	v.Store.run(ctx, v.client, c)
-	live, err := c.StringSlice()
+	live, err := v.announced(ctx)
 	if err != nil {
 		if !v.silent {
 			v.log.Warn("heartbeat failed", "err", err)
@@ -171,6 +137,16 @@ func (v *server) beat(ctx context.Context) {
 	v.silent = false
 	v.live = live
 	v.rebalance(ctx)
+}
+
+// announced puts this instance among those that serve the sink, and returns
+// them.
+func (v *server) announced(ctx context.Context) ([]string, error) {
+	ctx, cancel := v.patience(ctx)
+	defer cancel()
+	c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, v.term.Milliseconds())
+	v.Store.run(ctx, v.serving, c)
+	return c.StringSlice()
 }
 
 // rebalance gives back the buckets that fall to others and takes those that
@@ -218,19 +194,22 @@ func mix(h uint64) uint64 {
 
 // acquire tries to own buckets, in one round trip.
 func (v *server) acquire(ctx context.Context, numbers []int) {
+	v.refused = false
 	if len(numbers) == 0 {
 		return
 	}
+	ctx, cancel := v.patience(ctx)
+	defer cancel()
 	asked := time.Now()
 	calls, tokens := make([]call, len(numbers)), make([]string, len(numbers))
 	for n, number := range numbers {
 		tokens[n] = v.config.Instance + ":" + rand.Text()[:13]
-		calls[n] = newCall(ctx, v.scripts.own, v.keys.bucket(v.sink, number), tokens[n],
-			v.keys.wakeChannel(v.config.Instance, v.sink), v.term.Milliseconds())
+		calls[n] = v.ownCall(ctx, number, tokens[n])
 	}
-	v.Store.run(ctx, v.client, calls...)
+	v.runByServer(ctx, v.serving, calls...)
 	for n, c := range calls {
 		if epoch, err := c.Int64(); err != nil {
+			v.refused = true
 			v.log.Warn("take ownership failed", "bucket", numbers[n], "err", err)
 		} else if epoch > 0 {
 			v.enter(numbers[n], tokens[n], epoch, asked)
@@ -285,28 +264,58 @@ func (v *server) hold(ctx context.Context, t *tenure) {
 	v.ended <- t
 }
 
-// release puts back what a failed work left in hand.
+// release puts back what a failed work left in hand: untouched if the work never
+// got to know of it, else with an attempt more, as it may have been sent.
 func (v *server) release(ctx context.Context, t *tenure) {
-	if err := t.bucket.settle(ctx, nil); errors.Is(err, core.ErrOwnershipLost) {
+	var err error
+	if b := t.bucket; len(b.hand) == 0 {
+		err = b.settle(ctx, nil)
+	} else {
+		err = v.cutOff(ctx, b)
+	}
+	if errors.Is(err, core.ErrOwnershipLost) {
 		t.cancel(core.ErrOwnershipLost)
 	}
 }
 
-// leaveBucket hands a bucket over whose work has returned.
+// cutOff owns a bucket anew that is owned already, so that what is in hand goes
+// back as for an owner who has died. If it fails, so does the next Take.
+func (v *server) cutOff(ctx context.Context, b *bucket) error {
+	c := v.ownCall(ctx, b.number, b.token)
+	v.Store.run(ctx, v.serving, c)
+	switch epoch, err := c.Int64(); {
+	case err != nil:
+		return fault("own", err)
+	case epoch <= 0:
+		return core.ErrOwnershipLost
+	}
+	b.hand = b.hand[:0]
+	return nil
+}
+
+func (v *server) ownCall(ctx context.Context, number int, token string) call {
+	return newCall(ctx, v.scripts.own, v.keys.bucket(v.sink, number), token,
+		v.keys.wakeChannel(v.config.Instance, v.sink), v.term.Milliseconds())
+}
+
+// leaveBucket is for a bucket whose work has returned. It does not wait until
+// Redis knows: the server that should tell it may not answer.
 func (v *server) leaveBucket(ctx context.Context, t *tenure) {
 	t.expiry.Stop()
 	if t.lost {
 		v.lost++
 	}
-	number := t.bucket.number
-	delete(v.tenures, number)
-	v.owned.remove(v.sink, number)
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
-	c := newCall(ctx, v.scripts.release, t.bucket.keys, t.bucket.token)
-	v.Store.run(ctx, v.client, c)
+	delete(v.tenures, t.bucket.number)
+	v.owned.remove(v.sink, t.bucket.number)
+	v.leaving.Go(func() { v.handOver(ctx, t.bucket) })
+}
+
+// handOver lets another instance have a bucket at once.
+func (v *server) handOver(ctx context.Context, b *bucket) {
+	c := newCall(ctx, v.scripts.release, b.keys, b.token)
+	v.Store.run(ctx, v.serving, c)
 	if err := c.Err(); err != nil {
-		v.log.Warn("hand over bucket", "bucket", number, "err", err)
+		v.log.Warn("hand over bucket", "bucket", b.number, "err", err)
 	}
 	v.announce(ctx)
 }
@@ -316,7 +325,7 @@ func (v *server) renew(ctx context.Context) {
 	if len(v.tenures) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, v.term)
+	ctx, cancel := v.patience(ctx)
 	defer cancel()
 	asked := time.Now()
 	held, calls := make([]*tenure, 0, len(v.tenures)), make([]call, 0, len(v.tenures))
@@ -324,7 +333,7 @@ func (v *server) renew(ctx context.Context) {
 		held = append(held, t)
 		calls = append(calls, newCall(ctx, v.scripts.renew, t.bucket.keys, t.bucket.token, v.term.Milliseconds()))
 	}
-	v.Store.run(ctx, v.client, calls...)
+	v.runByServer(ctx, v.serving, calls...)
 	for n, c := range calls {
 		switch kept, err := c.Int(); {
 		case err != nil: // the expiry decides
@@ -338,7 +347,9 @@ func (v *server) renew(ctx context.Context) {
 
 // announce tells the other instances that there is something to take or give.
 func (v *server) announce(ctx context.Context) {
-	if err := v.client.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err(); err != nil && !v.silent {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	if err := v.serving.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err(); err != nil {
 		v.log.Debug("announce", "err", err) // the others' heartbeats find out as well
 	}
 }
@@ -346,8 +357,6 @@ func (v *server) announce(ctx context.Context) {
 // depart takes this instance out of the set of those that serve the sink, so
 // that its buckets fall to others from now on.
 func (v *server) depart(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
 	c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, 0)
-	v.Store.run(ctx, v.client, c)
+	v.Store.run(ctx, v.serving, c)
 }

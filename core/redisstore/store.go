@@ -11,6 +11,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 type Store struct {
 	config  Config
 	client  redis.UniversalClient
+	serving redis.UniversalClient // of what Serve does: no callers, however many, keep it from a connection
 	scripts *scripts
 	keys    keySpace
 	durable durability
@@ -48,10 +50,10 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, fmt.Errorf("configuration of the Redis store: %w", err)
 	}
 	config = config.withDefaults()
-	s := &Store{config: config, client: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
-	s.parker.store, s.watch.every = s, watchEvery
+	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
+	s.parker.store, s.parker.most, s.watch.every = s, maxWaitingBytes, watchEvery
 	if err := s.prepare(ctx); err != nil {
-		s.client.Close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -79,7 +81,7 @@ func (s *Store) prepare(ctx context.Context) error {
 
 // Close lets go of Redis. Every Serve must have returned.
 func (s *Store) Close() error {
-	if err := s.client.Close(); err != nil {
+	if err := errors.Join(s.client.Close(), s.serving.Close()); err != nil {
 		return fmt.Errorf("close Redis client: %w", err)
 	}
 	return nil

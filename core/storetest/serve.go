@@ -190,7 +190,11 @@ func failedRunsAgain(t *suite) {
 		}
 		return nil
 	})
-	wantIDs(t, collect(t, batches, 1), "m")
+	again := collect(t, batches, 1)
+	wantIDs(t, again, "m")
+	if m := again[0]; m.Attempt != 2 || !m.CutOff {
+		t.Errorf("it may have been sent, and comes with attempt %d, cut off %t; want 2, true", m.Attempt, m.CutOff)
+	}
 }
 
 func uselessAfterwards(t *suite) {

@@ -32,6 +32,8 @@ func engineMutants() []*mutant {
 
 func storeMutants() []*mutant {
 	return []*mutant{
+		{name: "settle without a look at the number of the take", file: luaDir + "settle.lua", test: []string{"-run", "TestLateSettle", storeTests},
+			from: "if not held[1] or mine < took then", to: "if not held[1] then"},
 		{name: "settle without a look at the token", file: luaDir + "settle.lua", test: []string{"-run", "TestStore|TestPausedOwnerIsFenced", storeTests},
 			from: "if redis.call('HGET', owner, 'token') ~= ARGV[1] then return 0 end\n", to: ""},
 		{name: "take without a look at the token", file: luaDir + "take.lua", test: []string{"-run", "TestStore|TestPausedOwnerIsFenced", storeTests},

@@ -1,7 +1,8 @@
 -- Makes messages durable, in order. Touches nothing for those it refuses.
 --   ARGV[1] own wake channel   ARGV[2] number of the bucket
---   ARGV[3] dedupe window, ms  ARGV[4] 1: write something even if all are duplicates,
---           so that a WAIT behind this covers the message that is there already
+--   ARGV[3] dedupe window, ms  ARGV[4] + 1: write something even if all are duplicates,
+--           so that a WAIT behind this covers the message that is there already;
+--           + 2: some record is large
 --   then runs of messages of one kind (at most 500 messages in all), each run:
 --     kind: 2 if the ids were generated, + 1 if they expire; priority; count
 --     kind 2: the number of acceptance that the first has if the caller guessed right;
@@ -154,8 +155,9 @@ if earliest then
     if #d > 0 then call('ZADD', due(p), unpack(d)) end
   end
   call('HSET', owner, 'seq', seq, 'prio', touched)
+  if tonumber(argv[4]) >= 2 then call('HSET', owner, 'large', 1) end
   reply[1] = wake(before, earliest, argv[1], argv[2])
-elseif argv[4] == '1' then
+elseif argv[4] % 2 == 1 then
   call('HINCRBY', owner, 'touch', 1)
 end
 reply[4] = seq

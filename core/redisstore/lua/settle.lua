@@ -1,6 +1,10 @@
 -- Tells what became of the messages in hand. What is not named goes back untouched.
--- Running it twice does no harm: the second time nothing is in hand.
---   ARGV[1] token  ARGV[2] dedupe window, ms  ARGV[3] number of groups
+-- Running it twice does no harm: the second time nothing is in hand, or something
+-- else is. That has another number: a higher one if this call comes late, and
+-- nothing is done; a lower one if a failover has taken back the take that this
+-- call is of, and what is in hand goes back.
+--   ARGV[1] token  ARGV[2] dedupe window, ms  ARGV[3] number of the take
+--   ARGV[4] number of groups
 --   then for each group: how, priority, count, and count times its items:
 --     how 'a' all of the priority that is in hand is delivered: id
 --     how 'd' delivered: member
@@ -9,8 +13,9 @@
 --     how 'x' dead: member, failure
 -- At most 1000 items. Reply: 1, or 0 if the token does not own the bucket any more.
 if redis.call('HGET', owner, 'token') ~= ARGV[1] then return 0 end
-local held = redis.call('HMGET', owner, 'hand', 'prio', 'h0')
-if not held[1] then return 1 end
+local held = redis.call('HMGET', owner, 'hand', 'prio', 'h0', 'took')
+local mine, took = tonumber(ARGV[3]), tonumber(held[4] or 0)
+if not held[1] or mine < took then return 1 end
 local up = math.ceil(micros / 1000)
 local fields, in_hand = {'hand'}, {[0] = held[3]}
 for p = 0, tonumber(held[2] or 0) do
@@ -18,6 +23,7 @@ for p = 0, tonumber(held[2] or 0) do
   if p > 0 then in_hand[p] = redis.call('HGET', owner, 'h' .. p) end
 end
 redis.call('HDEL', owner, unpack(fields)) -- first: see allow_full
+if mine > took then return 1 end
 local failed = redis.call('EXISTS', attempts) == 1
 
 local settle = {}
@@ -73,8 +79,8 @@ function settle.x(p, count, a)
   return a
 end
 
-local a = 4
-for _ = 1, tonumber(ARGV[3]) do
+local a = 5
+for _ = 1, tonumber(ARGV[4]) do
   a = settle[ARGV[a]](tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), a + 3)
 end
 local old = redis.call('ZRANGEBYSCORE', done, '-inf', (now - ARGV[2]) * 4, 'LIMIT', 0, 1000)

@@ -1,10 +1,12 @@
 -- Hands out what is due, highest priority first, then by due time. Removes nothing.
 --   ARGV[1] token  ARGV[2] how many at most (1 to 500)  ARGV[3] dedupe window, ms
---   ARGV[4] about how many bytes of records at most, but for the last hundred
+--   ARGV[4] about how many bytes of records at most, but for the last hundred, or
+--           for the last one where some are large
+--   ARGV[5] number of this take, higher than those before with this token
 -- Reply: {'lost'} if the token does not own the bucket any more; else
 --   {now in us, ms when what is not in hand is due next or 0, and for each priority that has some:
 --    priority, {member, due ms, member, due ms, ...}, {record, ...}, {failure or '', ...} or {} if nothing ever failed}
-local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'hand')
+local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'hand', 'large')
 if o[1] ~= ARGV[1] or tonumber(o[2]) < now then return {'lost'} end
 if o[4] then return redis.error_reply('ERR messages are in hand already') end
 local left, prio = tonumber(ARGV[2]), tonumber(o[3] or 0)
@@ -13,11 +15,11 @@ local reply, taken, hand, next = {micros, 0}, {}, 0, 0
 
 -- read fetches records until they are enough bytes for one reply. What has no
 -- record can't be delivered by anyone: it is taken out of the due set.
-local room = tonumber(ARGV[4])
+local room, step = tonumber(ARGV[4]), o[5] and 1 or 100
 local function read(p, found, ids)
   local records, kept, n = {}, {}, 0
-  for from = 1, #ids, 100 do
-    local to = math.min(from + 99, #ids)
+  for from = 1, #ids, step do
+    local to = math.min(from + step - 1, #ids)
     local part = redis.call('HMGET', msg, unpack(ids, from, to))
     for i = 1, to - from + 1 do
       local at = from + i - 1
@@ -67,7 +69,7 @@ reply[2] = next
 
 if #taken > 0 then
   allow_full()
-  redis.call('HSET', owner, 'hand', hand, unpack(taken))
+  redis.call('HSET', owner, 'hand', hand, 'took', ARGV[5], unpack(taken))
 else
   local old = redis.call('ZRANGEBYSCORE', done, '-inf', (now - ARGV[3]) * 4, 'LIMIT', 0, 400)
   if #old > 0 then redis.call('ZREM', done, unpack(old)) end

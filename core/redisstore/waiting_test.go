@@ -1,0 +1,164 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
+)
+
+// replicated is a store whose answers wait for a replica.
+func replicated(t *testing.T, timeout time.Duration, log *slog.Logger) (*Store, *servers.RedisServer) {
+	t.Helper()
+	master := servers.Redis(t, servers.RedisOptions{})
+	replica := servers.Redis(t, servers.RedisOptions{ReplicaOf: master})
+	return open(t, Config{Addrs: []string{master.Addr()}, Durability: DurabilityReplicated, DurabilityTimeout: timeout,
+		Ownership: suiteOwnership, Log: log}), replica
+}
+
+// TestDurabilityTimeoutIsWaitedFor: also one that is longer than any other call
+// may take.
+func TestDurabilityTimeoutIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s, replica := replicated(t, time.Minute, nil)
+	replica.Pause()
+	time.AfterFunc(commandTimeout+time.Second, replica.Resume)
+	if r := s.Park(t.Context(), &core.Message{ID: "a", Sink: "orders", Topic: "t", Delay: time.Hour})[0]; r.Err != nil {
+		t.Errorf("park: %v", r.Err)
+	}
+}
+
+// TestCallersThatWaitTakeNoOwnership: what is owned is renewed, though very many
+// callers wait for a replica that does not answer.
+func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
+	t.Parallel()
+	var logged safeBuffer
+	s, replica := replicated(t, 2*time.Second, slog.New(slog.NewTextHandler(&logged, nil)))
+	const many = 300
+	var messages []*core.Message
+	for n := range many {
+		messages = append(messages, &core.Message{ID: fmt.Sprint("m", n), Sink: "orders", Topic: "t", Delay: time.Hour})
+	}
+	for _, r := range s.Park(t.Context(), messages...) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	defer serve(t, s, newCollector(0), core.RetryPolicy{})()
+	until(t, "every bucket is owned", func() bool { return len(s.owned.owns("orders")) == 16 })
+	replica.Pause()
+	defer replica.Resume()
+	var callers sync.WaitGroup
+	for n := range many {
+		callers.Go(func() {
+			if _, err := s.Reschedule(t.Context(), core.Ref{ID: fmt.Sprint("m", n), Sink: "orders"}, core.When{After: 2 * time.Hour}); err == nil {
+				t.Error("rescheduled on two servers, of which one does not answer")
+			}
+		})
+	}
+	callers.Wait()
+	if text := logged.String(); strings.Contains(text, "ownership of buckets was lost") {
+		t.Errorf("the log tells:\n%s", text)
+	}
+}
+
+// safeBuffer is a bytes.Buffer for many goroutines.
+type safeBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
+
+// TestSilentMasterOfACluster: of a cluster whose slots are not all served, the
+// masters that answer go on to be served.
+func TestSilentMasterOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := servers.RedisCluster(t, 3)
+	for _, node := range cluster.Masters {
+		node.MustDo("CONFIG", "SET", "cluster-require-full-coverage", "no")
+	}
+	config := clusterConfig(t, cluster)
+	config.Ownership = 5 * time.Second
+	s := open(t, config)
+	defer serve(t, s, newCollector(0), core.RetryPolicy{})()
+	until(t, "every bucket is owned", func() bool { return len(s.owned.owns("orders")) == 16 })
+	healthy := make(map[int]*bucket)
+	for n := range 16 {
+		if node, err := nodeOf(t.Context(), s.client, s.keys.bucket("orders", n)[0]); err != nil || !strings.Contains(fmt.Sprint(node), cluster.Masters[0].Addr()) {
+			healthy[n] = s.owned.get("orders", n)
+		}
+	}
+	if len(healthy) == 0 || len(healthy) == 16 {
+		t.Fatalf("%d of 16 buckets are on two of three servers", len(healthy))
+	}
+	cluster.Masters[0].Pause()
+	defer cluster.Masters[0].Resume()
+	time.Sleep(2 * config.Ownership) // all that was owned before is renewed or lost by then
+	for n, b := range healthy {
+		if s.owned.get("orders", n) != b {
+			t.Errorf("bucket %d is not owned any more, though its server answers", n)
+		}
+	}
+}
+
+func (o *ownedBuckets) get(sink string, number int) *bucket {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all[sink][number]
+}
+
+// TestParkRefusesWhatNobodyWaitsFor: while Redis does not answer, producers that
+// give up and send anew do not fill the memory.
+func TestParkRefusesWhatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	server := servers.Redis(t, servers.RedisOptions{})
+	s := open(t, Config{Addrs: []string{server.Addr()}})
+	s.parker.most = 1 << 20
+	server.Pause()
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	defer server.Resume()
+	refused := make(chan error, 1)
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
+	for range 1000 {
+		callers.Go(func() {
+			m := &core.Message{Sink: "orders", Topic: "t", Body: make([]byte, 10<<10), Generated: true}
+			if r := s.Park(ctx, m)[0]; errors.Is(r.Err, core.ErrUnavailable) && strings.Contains(r.Err.Error(), "wait for Redis already") {
+				select {
+				case refused <- r.Err:
+				default:
+				}
+			}
+		})
+	}
+	select {
+	case <-refused:
+	case <-time.After(time.Minute):
+		t.Error("nothing was refused")
+	}
+	s.parker.mu.Lock()
+	if size := s.parker.size; size > 2<<20 {
+		t.Errorf("%d bytes wait", size)
+	}
+	s.parker.mu.Unlock()
+}
