@@ -56,9 +56,12 @@
 //	declare  true; false if name and queue exist and the intake may not declare them
 //
 // A message without a time goes on at once unless untagged says otherwise, as
-// with the plugin. name and queue are durable, and not deleted by the intake. RabbitMQ's own
-// exchanges route at once, so name and to can't be one exchange; they can have
-// one name in two virtual hosts (then set allow_loop).
+// with the plugin. RabbitMQ's own exchanges route at once, so name and to can't be
+// one exchange; they can have one name in two virtual hosts (then set allow_loop).
+//
+// name and queue are durable, and not deleted by the intake. It declares and binds
+// them when it connects and every 5 s after, as an exchange that was deleted and
+// made anew has lost its binding. While that fails it reads nothing from the queue.
 //
 // # IDs
 //

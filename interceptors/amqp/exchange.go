@@ -142,18 +142,22 @@ func (c *config) setArguments(s *settings) error {
 	return nil
 }
 
+// declares tells whether the intake makes what it reads from.
+func (s *source) declares() bool { return s.exchange != nil && s.exchange.declare }
+
 // declareOn makes what the intake reads from, if need be: the exchange, and a
 // queue that gets everything from it. With the types topic and headers that is
-// what these keys and no arguments mean.
-func (e *exchange) declareOn(channel *amqp091.Channel, arguments map[string]any) error {
+// what these keys and no arguments mean. It returns how many messages wait there.
+func (e *exchange) declareOn(channel *amqp091.Channel, arguments map[string]any) (messages int, err error) {
 	if err := channel.ExchangeDeclare(e.name, e.kind, true, false, false, false, nil); err != nil {
-		return fmt.Errorf("declare exchange %s: %w", e.name, err)
+		return 0, fmt.Errorf("declare exchange %s: %w", e.name, err)
 	}
-	if _, err := channel.QueueDeclare(e.queue, true, false, false, false, arguments); err != nil {
-		return fmt.Errorf("declare queue %s: %w", e.queue, err)
+	q, err := channel.QueueDeclare(e.queue, true, false, false, false, arguments)
+	if err != nil {
+		return 0, fmt.Errorf("declare queue %s: %w", e.queue, err)
 	}
 	if err := channel.QueueBind(e.queue, "#", e.name, false, nil); err != nil {
-		return fmt.Errorf("bind queue %s: %w", e.queue, err)
+		return 0, fmt.Errorf("bind queue %s: %w", e.queue, err)
 	}
-	return nil
+	return q.Messages, nil
 }

@@ -16,7 +16,7 @@ import (
 const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = 5 * time.Second
-	countEvery = 5 * time.Second
+	watchEvery = 5 * time.Second
 	// ackPause is how long what is parked may wait to be acknowledged together
 	// with more: acknowledgements cost the broker something, too.
 	ackPause = 2 * time.Millisecond
@@ -100,8 +100,8 @@ func (s *session) begin(ctx context.Context) (deliveries <-chan amqp091.Delivery
 			return fmt.Errorf("open a channel: %w", err)
 		}
 		s.channel = channel
-		if s.exchange != nil && s.exchange.declare {
-			if err := s.exchange.declareOn(channel, s.settings.queueArguments); err != nil {
+		if s.declares() {
+			if _, err := s.exchange.declareOn(channel, s.settings.queueArguments); err != nil {
 				return err
 			}
 		}
@@ -162,7 +162,7 @@ func (s *session) work(ctx context.Context, deliveries <-chan amqp091.Delivery) 
 		}
 	})
 	s.helpers.Go(func() { s.pump(life, end, deliveries) })
-	s.helpers.Go(func() { s.count(life) })
+	s.helpers.Go(func() { s.watch(life, end) })
 	for {
 		batch, err := s.gather(life)
 		if err == nil {
@@ -282,21 +282,40 @@ func (s *session) rejectTo(batch []amqp091.Delivery) func(context.Context, []int
 	}
 }
 
-// count asks now and then how many messages wait.
-func (s *session) count(ctx context.Context) {
+// watch looks now and then, on a channel of its own, how many messages wait, and
+// that what the intake declares is as it was. It ends the session if it is not.
+func (s *session) watch(ctx context.Context, end context.CancelCauseFunc) {
 	defer s.waiting.Store(-1)
-	ticker := time.NewTicker(countEvery)
-	defer ticker.Stop()
 	channel, err := s.connection.Channel()
-	for err == nil {
-		var q amqp091.Queue
-		if q, err = channel.QueueDeclarePassive(s.queue, true, false, false, false, nil); err == nil {
-			s.waiting.Store(int64(q.Messages))
+	if err != nil {
+		return // the consumer needs no second one
+	}
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		messages, err := s.look(channel)
+		if err != nil {
+			if s.declares() {
+				end(err)
+			}
+			return
 		}
+		s.waiting.Store(int64(messages))
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// look returns how many messages wait. It declares anew what is to be declared:
+// if an exchange was deleted, and maybe made again by a producer, its binding is
+// lost, the queue and its consumer live on, and the broker tells nobody.
+func (s *session) look(channel *amqp091.Channel) (messages int, err error) {
+	if s.declares() {
+		return s.exchange.declareOn(channel, s.settings.queueArguments)
+	}
+	q, err := channel.QueueDeclarePassive(s.queue, true, false, false, false, nil)
+	return q.Messages, err
 }

@@ -159,11 +159,13 @@ type record struct {
 	sent       time.Time
 	key, value []byte
 	headers    []core.Header
+	crowded    bool // there are too many headers, and so none were read
 }
 
 // next reads the next record of a batch from s. headers are appended to those
-// of r, which are the record's when it returns. False: s is damaged.
-func (b *batch) next(s *scanner, r *record, known intake.Names) bool {
+// of r, which are the record's when it returns; if there are more than most, none.
+// False: s is damaged.
+func (b *batch) next(s *scanner, r *record, known intake.Names, most int) bool {
 	body := scanner{rest: s.bytes()}
 	body.int8() // attributes, unused
 	delta := body.varint()
@@ -174,7 +176,11 @@ func (b *batch) next(s *scanner, r *record, known intake.Names) bool {
 		r.sent = timeOf(b.firstTime + delta)
 	}
 	r.key, r.value = body.bytes(), body.bytes()
-	for range body.varint() {
+	count := body.varint()
+	if r.crowded = count > int64(most); r.crowded {
+		count = 0 // an empty one has 2 bytes there, and would have 40 here
+	}
+	for range count {
 		if body.bad {
 			break
 		}

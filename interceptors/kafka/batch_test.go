@@ -100,7 +100,7 @@ func all(t testing.TB, data []byte) (batch, []record) {
 	var records []record
 	for range b.count {
 		var r record
-		if !b.next(&s, &r, known) {
+		if !b.next(&s, &r, known, leastHeaders) {
 			t.Fatal("damaged")
 		}
 		records = append(records, r)
@@ -309,7 +309,7 @@ func FuzzBatch(f *testing.F) {
 			s, known := scanner{rest: content}, make(intake.Names)
 			for range b.count {
 				var r record
-				if !b.next(&s, &r, known) {
+				if !b.next(&s, &r, known, leastHeaders) {
 					break
 				}
 				if r.offset < b.first || r.offset > b.last {

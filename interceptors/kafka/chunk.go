@@ -18,10 +18,11 @@ type chunk struct {
 	items    []intake.Item
 	messages []core.Message
 	origins  []origin
-	size     int   // bytes of bodies
+	size     int   // bytes of records
 	upTo     int64 // offset after the last record
 
 	headers  []core.Header // of all origins and messages
+	most     int           // headers that a record may have and be read
 	heard    []dialect.Header
 	unpacked []byte // the last batch that was compressed, the next may follow it
 	memory   []byte // that unpacked began in
@@ -36,8 +37,16 @@ type origin struct {
 }
 
 const (
-	// maxChunkBytes bounds the bodies that are parked at once, but for the last.
+	// maxChunkBytes bounds the records that are parked at once, but for the last.
 	maxChunkBytes = 1 << 20
+	// maxChunkHeaders does so for their headers, as an empty one takes 2 bytes in
+	// the record and 40 here.
+	maxChunkHeaders = 64 << 10
+	// leastHeaders is how many headers a record may have at least and be read.
+	leastHeaders = 1024
+	// schedulingHeaders is more than there are headers about scheduling, which
+	// are not among those that core counts.
+	schedulingHeaders = 64
 	// keptBytes bounds the memory that stays with a partition that is idle.
 	keptBytes = 4 << 20
 )
@@ -53,7 +62,8 @@ func kept(b []byte) []byte {
 func newChunk(p *partition) *chunk {
 	most := p.settings.batch
 	return &chunk{partition: p, names: make(intake.Names), messages: make([]core.Message, most),
-		items: make([]intake.Item, 0, most), origins: make([]origin, 0, most)}
+		items: make([]intake.Item, 0, most), origins: make([]origin, 0, most),
+		most: max(leastHeaders, p.parker.In.Limits().MaxHeaders+schedulingHeaders)}
 }
 
 // park parks the records of a page. An error means that some may be left.
@@ -74,7 +84,11 @@ func (c *chunk) park(ctx context.Context, pg page) error {
 		}
 		c.upTo = b.last + 1
 	}
-	return c.flush(ctx)
+	if err := c.flush(ctx); err != nil {
+		return err
+	}
+	c.reuse()
+	return nil
 }
 
 // add adds the records of a batch from offset on, and parks what gets too much.
@@ -86,23 +100,29 @@ func (c *chunk) add(ctx context.Context, b *batch, offset int64) error {
 	s := scanner{rest: records}
 	for range b.count {
 		r := record{headers: c.headers}
-		before := len(c.headers)
-		if !b.next(&s, &r, c.names) {
+		before, left := len(c.headers), len(s.rest)
+		if !b.next(&s, &r, c.names, c.most) {
 			return c.refuse(ctx, b, max(offset, c.upTo), errDamaged)
+		}
+		if r.offset < offset {
+			c.headers = r.headers[:before]
+			continue
 		}
 		c.headers = r.headers
 		r.headers = r.headers[before:len(r.headers):len(r.headers)]
-		if r.offset < offset {
-			continue
-		}
 		c.addRecord(r)
-		if len(c.items) == cap(c.items) || c.size >= maxChunkBytes {
+		c.size += left - len(s.rest)
+		if c.full() {
 			if err := c.flush(ctx); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (c *chunk) full() bool {
+	return len(c.items) == cap(c.items) || c.size >= maxChunkBytes || len(c.headers) >= maxChunkHeaders
 }
 
 // open returns the records of a batch, or why they can't be had.
@@ -114,8 +134,7 @@ func (c *chunk) open(b *batch) ([]byte, error) {
 		return b.records, nil
 	}
 	if len(c.items) == 0 { // nothing is in that memory any more
-		c.memory = kept(c.memory)
-		c.unpacked = c.memory
+		c.reuse()
 	}
 	unpacked, err := b.unpack(c.unpacked[len(c.unpacked):], c.settings.maxBatchBytes)
 	c.unpacked = unpacked
@@ -123,6 +142,11 @@ func (c *chunk) open(b *batch) ([]byte, error) {
 		c.memory = unpacked
 	}
 	return unpacked, err
+}
+
+func (c *chunk) reuse() {
+	c.memory = kept(c.memory)
+	c.unpacked = c.memory
 }
 
 // addRecord makes a message of r, or a refusal.
@@ -138,6 +162,8 @@ func (c *chunk) addRecord(r record) {
 	from := intake.Source{Topic: c.topic, Sent: r.sent, ID: c.idAt(r.offset)}
 	rest, err := c.rules.Apply(m, from, c.heard)
 	switch {
+	case r.crowded:
+		err = c.tooManyHeaders()
 	case len(rest) == 0:
 	case len(rest) == len(r.headers):
 		m.Headers = r.headers
@@ -150,8 +176,14 @@ func (c *chunk) addRecord(r record) {
 	}
 	c.items = append(c.items, intake.Item{Message: m, Err: err})
 	c.origins = append(c.origins, origin{record: r, last: r.offset})
-	c.size += len(r.value)
 	c.upTo = r.offset + 1
+}
+
+// tooManyHeaders is what core says of such a message.
+func (c *chunk) tooManyHeaders() error {
+	err := core.Invalidf("headers", "are more than %d", c.parker.In.Limits().MaxHeaders)
+	err.TooLarge = true
+	return err
 }
 
 // idAt is the ID of the message that the record at offset becomes.
@@ -190,7 +222,11 @@ func (c *chunk) flush(ctx context.Context) error {
 	return nil
 }
 
+// empty lets go of all memory that is not the chunk's own, too.
 func (c *chunk) empty() {
+	clear(c.messages[:len(c.items)])
+	clear(c.items)
+	clear(c.origins)
 	c.items, c.origins, c.size = c.items[:0], c.origins[:0], 0
 	clear(c.headers)
 	c.headers = c.headers[:0]

@@ -61,7 +61,8 @@ func (s *settings) open(ctx context.Context, address string) (*conn, error) {
 
 // mortal returns a dial function whose connections end stopGrace after ctx has,
 // or with release. The group's library heeds no context, and may wait for an
-// answer for as long as the slowest member takes to join.
+// answer for as long as the slowest member takes to join. What it sets no limit to
+// is limited by the dial timeout.
 func (s *settings) mortal(ctx context.Context) (dial dialFunc, release func()) {
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() {
@@ -73,12 +74,31 @@ func (s *settings) mortal(ctx context.Context) (dial dialFunc, release func()) {
 			return nil, net.ErrClosed
 		}
 		conn, err := s.dial(ctx, network, address)
-		if err == nil {
-			context.AfterFunc(life, func() { conn.Close() })
+		if err != nil {
+			return nil, err
 		}
-		return conn, err
+		context.AfterFunc(life, func() { conn.Close() })
+		return impatient{conn, s.dialTimeout}, nil
 	}
 	return dial, func() { stop(); end() }
+}
+
+// impatient is a connection on which nothing is waited for longer than limit if
+// nothing else is said. The group's library sets no limit to a login.
+type impatient struct {
+	net.Conn
+	limit time.Duration
+}
+
+func (c impatient) SetDeadline(t time.Time) error      { return c.Conn.SetDeadline(c.atLatest(t)) }
+func (c impatient) SetReadDeadline(t time.Time) error  { return c.Conn.SetReadDeadline(c.atLatest(t)) }
+func (c impatient) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(c.atLatest(t)) }
+
+func (c impatient) atLatest(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Now().Add(c.limit)
+	}
+	return t
 }
 
 // introduce does all that comes before the first request of ours.

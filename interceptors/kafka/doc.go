@@ -22,8 +22,9 @@
 //	brokers          host:port of one or more brokers to begin with; required
 //	topics           to read from; required
 //	group            the consumer group; delaybridge
-//	start            where to begin in a partition of which the group has no offset:
-//	                 earliest (default) or latest
+//	start            where to begin in a partition of which the group has no offset,
+//	                 or one that is beyond its end: earliest (default) or latest.
+//	                 Partitions that come to be later are read as a whole
 //	reject_topic     where records go that can't be parked. Without it the first such
 //	                 record ends the bridge with an error, as going on would lose it
 //	batch            records that are parked at once, 1 to 500; 500
@@ -35,14 +36,30 @@
 //	client_id, tls, sasl, dial_timeout, request_timeout
 //	                 as those of the Kafka sink
 //
+// # Logs that are not what they were
+//
+// Records that were removed before they were read, as they were too old, are left
+// out. When a topic is deleted, or a partition turns out to end before the next
+// record, as the topic was made anew or an unclean election has cut the log, this
+// is logged as an error, nothing more of that topic is committed, and the intake
+// joins the group anew. It goes on at the offset that the group still has; Kafka
+// deletes it together with the topic. If that is none, or beyond the end, too,
+// start decides, as with other clients of Kafka: after an unclean election
+// "earliest" reads all that is left of the partition again, and what was parked so
+// long ago that its ID is forgotten is parked again; "latest" leaves out what took
+// the place of the lost records. That a topic was made anew can't be told if it
+// was missing for a moment only and already has more records than were read.
+//
 // # Rejected records
 //
 // A record in the reject topic has the key, the value and all headers that it
 // came with, and these besides: delaybridge-reject-reason, and
-// delaybridge-source-topic, -source-partition and -source-offset. One that is too
-// large for the reject topic comes without its value and with
-// delaybridge-reject-left-out: value. For a batch that is too large to be read
-// there is one record without key and value, and delaybridge-source-last-offset.
+// delaybridge-source-topic, -source-partition and -source-offset. What of it is too
+// large for the reject topic is left out, and named in delaybridge-reject-left-out:
+// value, or key,value,headers. A value is left out at once if the record is larger
+// than 16 MiB, and headers if they are more than 1024 (or than max_headers allows,
+// if that is more). For a batch that is too large to be read there is one record
+// without key and value, and delaybridge-source-last-offset.
 //
 // # How it works
 //

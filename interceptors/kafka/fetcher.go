@@ -24,6 +24,10 @@ type fetcher struct {
 // errUnreadable: there are records that can't be read, and can't be left out.
 var errUnreadable = errors.New("records can't be read")
 
+// errLogLost: the log that was read is no more. Where to begin in the one that has
+// taken its place, the group must say.
+var errLogLost = errors.New("the log that was read is no more")
+
 var errNoLeader = errors.New("partition has no leader")
 
 const (
@@ -33,7 +37,8 @@ const (
 	answerHead = 64 << 10
 )
 
-// run fetches pages until ctx ends; nil then. The memory that they are in comes
+// run fetches pages until ctx ends; nil then. After errLogLost nothing more of the
+// topic is committed. The memory that they are in comes
 // from free, and is given back by who has used it up.
 func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) error {
 	defer f.hangUp()
@@ -45,6 +50,11 @@ func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) 
 			return nil
 		case errors.Is(err, errOldFormat):
 			return fmt.Errorf("topic %s, partition %d: %w: %w", f.topic, f.number, errUnreadable, err)
+		case errors.Is(err, errLogLost):
+			if f.progress.forget(f.topic) {
+				f.log.Error("partition is not the one that was read any more, joining anew", "offset", offset, "err", err)
+			}
+			return err
 		case err == nil:
 			f.troubles.Over()
 			offset, pause = next, firstPause
@@ -70,8 +80,11 @@ func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- page, fre
 		return offset, nil
 	}
 	pg, next, err := f.fetch(ctx, offset, data)
-	if errors.Is(err, kafka.OffsetOutOfRange) {
+	switch {
+	case errors.Is(err, kafka.OffsetOutOfRange):
 		next, err = f.relocate(ctx, offset)
+	case errors.Is(err, kafka.UnknownTopicOrPartition): // deleted, and maybe soon made anew
+		err = fmt.Errorf("%w: %w", errLogLost, err)
 	}
 	if err != nil || len(pg.records) == 0 || next == offset {
 		free <- data
@@ -147,17 +160,26 @@ func (f *fetcher) locate(ctx context.Context, place int64) (int64, error) {
 	return offset, nil
 }
 
-// relocate finds where to go on when the log does not have offset: what is
-// before its start has been removed, and beyond its end there was never
-// anything that counts.
+// relocate finds where to go on when the log does not have offset. What was
+// before its start has been removed. Beyond its end this is another log, or it was
+// cut: errLogLost, or, if the group itself has that offset, what the settings say
+// of partitions of which it has none, as other clients of Kafka do.
 func (f *fetcher) relocate(ctx context.Context, offset int64) (int64, error) {
 	first, end, err := f.bounds(ctx)
 	if err != nil {
 		return offset, err
 	}
-	next := min(max(offset, first), end)
-	if next == offset {
+	next := first
+	switch {
+	case offset < first:
+	case offset != f.start: // even if the end has come up to it meanwhile
+		return offset, fmt.Errorf("%w: it ends at %d", errLogLost, end)
+	case offset <= end:
 		return offset, kafka.OffsetOutOfRange
+	default:
+		if next, err = f.locate(ctx, f.place(f.topic, f.number)); err != nil {
+			return offset, err
+		}
 	}
 	f.log.Error("partition does not have the next record any more, going on with another", "offset", offset, "going_on_at", next)
 	return next, nil

@@ -3,7 +3,6 @@ package kafkadoor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -61,73 +60,7 @@ func (i *Intake) Run(ctx context.Context) error {
 	dial, release := i.settings.mortal(ctx)
 	defer release()
 	client := &kafka.Client{Addr: kafka.TCP(i.settings.brokers...), Transport: transport, Timeout: i.settings.requestTimeout}
-	for {
-		counted := i.awaitTopics(ctx, client)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err := i.join(ctx, client, dial, counted); !errors.Is(err, errTopicsChanged) {
-			return err
-		}
-	}
-}
-
-// join reads the topics of counted that exist as a member of the group, until
-// ctx ends or, with errTopicsChanged, others have come to be than were counted.
-func (i *Intake) join(ctx context.Context, client *kafka.Client, dial dialFunc, counted topicCounts) error {
-	group, err := kafka.NewConsumerGroup(i.groupConfig(dial, counted.existing(i.settings.topics)))
-	if err != nil {
-		return fmt.Errorf("join group %s: %w", i.settings.group, err)
-	}
-	// The group must be closed while a generation is under way: it would join
-	// the next one otherwise, and keep the others waiting.
-	closing := sync.OnceFunc(func() { group.Close() })
-	defer closing()
-	defer context.AfterFunc(ctx, closing)()
-	m := &membership{Intake: i, client: client, counted: counted}
-	return m.serveAll(group, closing)
-}
-
-// membership is the time from a join to a leave.
-type membership struct {
-	*Intake
-	client  *kafka.Client
-	counted topicCounts // before it has joined
-}
-
-// serveAll works through the generations of the group until it is closed.
-func (m *membership) serveAll(group *kafka.ConsumerGroup, leave func()) error {
-	trouble := intake.Troubles{Log: m.log.With("intake", m.name, "group", m.settings.group)}
-	for {
-		generation, err := group.Next(context.Background())
-		switch {
-		case errors.Is(err, kafka.ErrGroupClosed):
-			return nil
-		case err != nil:
-			trouble.Report("can't join the consumer group", err)
-			continue
-		}
-		trouble.Over()
-		if err := m.serve(generation, leave); err != nil {
-			return err
-		}
-	}
-}
-
-// serve works through one generation of the group and returns when it is over.
-// An error means that the group must be left; leave is then called.
-func (m *membership) serve(generation *kafka.Generation, leave func()) error {
-	done := make(chan error, 1)
-	generation.Start(func(ended context.Context) {
-		s := newSession(m, generation)
-		err := s.run(ended)
-		if err != nil {
-			go leave() // which waits for this function
-			<-ended.Done()
-		}
-		done <- err
-	})
-	return <-done
+	return newMember(i, client, dial).run(ctx)
 }
 
 func (i *Intake) transport() *kafka.Transport {
@@ -140,13 +73,13 @@ func (i *Intake) transport() *kafka.Transport {
 		MetadataTopics: topics, ClientID: s.clientID, TLS: s.tls, SASL: s.sasl}
 }
 
-func (i *Intake) groupConfig(dial dialFunc, topics []string) kafka.ConsumerGroupConfig {
+func (i *Intake) groupConfig(dial dialFunc, brokers, topics []string, balancers []kafka.GroupBalancer) kafka.ConsumerGroupConfig {
 	s := &i.settings
 	quiet := kafka.LoggerFunc(func(format string, args ...any) {
 		i.log.Debug("kafka-go", "intake", i.name, "text", fmt.Sprintf(format, args...))
 	})
 	return kafka.ConsumerGroupConfig{
-		ID: s.group, Brokers: s.brokers, Topics: topics, StartOffset: s.start,
+		ID: s.group, Brokers: brokers, Topics: topics, GroupBalancers: balancers, StartOffset: s.start,
 		Dialer:         &kafka.Dialer{ClientID: s.clientID, DialFunc: dial, Timeout: s.dialTimeout, TLS: s.tls, SASLMechanism: s.sasl},
 		SessionTimeout: s.sessionTimeout, HeartbeatInterval: s.sessionTimeout / 5, RebalanceTimeout: rebalanceTimeout,
 		JoinGroupBackoff: joinBackoff, Timeout: s.requestTimeout, ErrorLogger: quiet,

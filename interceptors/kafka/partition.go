@@ -51,7 +51,7 @@ func (p *partition) run(ctx context.Context) error {
 	err := p.parkAll(ctx, pages, free)
 	end(err)
 	fetching.Wait()
-	if cause := context.Cause(ctx); errors.Is(cause, errUnreadable) {
+	if cause := context.Cause(ctx); errors.Is(cause, errUnreadable) || errors.Is(cause, errLogLost) {
 		return cause
 	}
 	return err

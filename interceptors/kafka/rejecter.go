@@ -34,6 +34,19 @@ const (
 	// topic is a little more than the double.
 	maxRejectBytes = 512 << 10
 	recordOverhead = 512 // our headers, and what a record has around
+	// maxRecordBytes bounds a record that is written whole: what is larger may not
+	// get through within the request's timeout, however often it is tried.
+	maxRecordBytes = 16 << 20
+)
+
+// form is how much of a record is written. Each is smaller than the one before,
+// and the last fits into every topic.
+type form int
+
+const (
+	whole form = iota
+	withoutValue
+	positionOnly
 )
 
 // write returns nil when all of rejected, which are some of origins, are in the
@@ -46,7 +59,8 @@ func (r *rejecter) write(ctx context.Context, from *partition, origins []origin,
 	for len(rejected) > 0 {
 		n, size := 0, 0
 		for n < len(rejected) && (n == 0 || size < maxRejectBytes) {
-			size += origins[rejected[n].Index].size()
+			o := &origins[rejected[n].Index]
+			size += o.size(o.largest())
 			n++
 		}
 		if n > 1 && size >= 2*maxRejectBytes { // the last is large and goes alone
@@ -60,50 +74,76 @@ func (r *rejecter) write(ctx context.Context, from *partition, origins []origin,
 	return nil
 }
 
-func (o *origin) size() int {
-	size := recordOverhead + len(o.key) + len(o.value)
+// largest is the form to try first.
+func (o *origin) largest() form {
+	f := whole
+	for f < positionOnly && o.size(f) > maxRecordBytes {
+		f++
+	}
+	return f
+}
+
+func (o *origin) size(f form) int {
+	size := recordOverhead
+	if f == positionOnly {
+		return size
+	}
+	if f == whole {
+		size += len(o.value)
+	}
+	size += len(o.key)
 	for _, h := range o.headers {
 		size += len(h.Name) + len(h.Value)
 	}
 	return size
 }
 
-// writeSome writes what belongs together. A record that is too large for the
-// topic goes without its value, which its position leads to.
+// writeSome writes what belongs together, or else one by one.
 func (r *rejecter) writeSome(ctx context.Context, to int, from *partition, origins []origin, rejected []intake.Rejection) error {
-	records := make([]kafka.Record, len(rejected))
-	for n, one := range rejected {
-		records[n] = from.rejectedRecord(&origins[one.Index], one.Reason, true)
-	}
-	err := r.produce(ctx, to, records)
-	if len(rejected) > 1 && isTooLarge(err) {
-		for n := range rejected {
-			if err := r.writeSome(ctx, to, from, origins, rejected[n:n+1]); err != nil {
-				return err
-			}
+	if len(rejected) > 1 {
+		records := make([]kafka.Record, len(rejected))
+		for n, one := range rejected {
+			o := &origins[one.Index]
+			records[n] = from.rejectedRecord(o, one.Reason, o.largest())
 		}
-		return nil
+		if err := r.produce(ctx, to, records...); !isTooLarge(err) {
+			return err
+		}
 	}
-	if isTooLarge(err) {
-		err = r.produce(ctx, to, []kafka.Record{from.rejectedRecord(&origins[rejected[0].Index], rejected[0].Reason, false)})
-	}
-	if err != nil {
-		return fmt.Errorf("write to reject topic %s: %w", r.topic, err)
+	for _, one := range rejected {
+		if err := r.writeOne(ctx, to, from, &origins[one.Index], one.Reason); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// writeOne leaves out what is too large for the topic; the record's position
+// leads to it.
+func (r *rejecter) writeOne(ctx context.Context, to int, from *partition, o *origin, reason error) error {
+	f := o.largest()
+	err := r.produce(ctx, to, from.rejectedRecord(o, reason, f))
+	for isTooLarge(err) && f < positionOnly {
+		f++
+		err = r.produce(ctx, to, from.rejectedRecord(o, reason, f))
+	}
+	return err
 }
 
 func isTooLarge(err error) bool {
 	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
 }
 
-func (r *rejecter) produce(ctx context.Context, to int, records []kafka.Record) error {
+func (r *rejecter) produce(ctx context.Context, to int, records ...kafka.Record) error {
 	answer, err := r.client.Produce(ctx, &kafka.ProduceRequest{
 		Topic: r.topic, Partition: to, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(records...)})
-	if err != nil {
-		return err
+	if err == nil {
+		err = answer.Error
 	}
-	return answer.Error
+	if err != nil {
+		return fmt.Errorf("write to reject topic %s: %w", r.topic, err)
+	}
+	return nil
 }
 
 // choose spreads the source's partitions over those of the reject topic.
@@ -124,13 +164,25 @@ func (r *rejecter) choose(ctx context.Context, from int) (int, error) {
 	return 0, fmt.Errorf("look up reject topic %s: %w", r.topic, kafka.UnknownTopicOrPartition)
 }
 
-// rejectedRecord is a record with why it is rejected and where it came from.
-func (p *partition) rejectedRecord(o *origin, reason error, withValue bool) kafka.Record {
-	headers := make([]kafka.Header, 0, len(o.headers)+6)
-	for _, h := range o.headers {
-		headers = append(headers, kafka.Header{Key: h.Name, Value: h.Value})
+// rejectedRecord is a record, or a part of it, with why it is rejected and where
+// it came from.
+func (p *partition) rejectedRecord(o *origin, reason error, f form) kafka.Record {
+	made := kafka.Record{Time: o.sent}
+	if f != positionOnly {
+		made.Headers = make([]kafka.Header, 0, len(o.headers)+6)
+		for _, h := range o.headers {
+			made.Headers = append(made.Headers, kafka.Header{Key: h.Name, Value: h.Value})
+		}
+		if o.key != nil {
+			made.Key = kafka.NewBytes(o.key)
+		}
 	}
-	add := func(name, value string) { headers = append(headers, kafka.Header{Key: name, Value: []byte(value)}) }
+	if f == whole && o.value != nil {
+		made.Value = kafka.NewBytes(o.value)
+	}
+	add := func(name, value string) {
+		made.Headers = append(made.Headers, kafka.Header{Key: name, Value: []byte(value)})
+	}
 	add(headerReason, core.Shorten(reason.Error(), core.MaxErrorText))
 	add(headerTopic, p.topic)
 	add(headerPartition, strconv.Itoa(p.number))
@@ -138,15 +190,23 @@ func (p *partition) rejectedRecord(o *origin, reason error, withValue bool) kafk
 	if o.last != o.offset {
 		add(headerLastOffset, strconv.FormatInt(o.last, 10))
 	}
-	made := kafka.Record{Time: o.sent}
-	if o.key != nil {
-		made.Key = kafka.NewBytes(o.key)
+	if left := o.leftOut(f); left != "" {
+		add(headerLeftOut, left)
 	}
-	if !withValue {
-		add(headerLeftOut, "value")
-	} else if o.value != nil {
-		made.Value = kafka.NewBytes(o.value)
-	}
-	made.Headers = headers
 	return made
+}
+
+// leftOut names what a form of a record lacks.
+func (o *origin) leftOut(f form) string {
+	switch {
+	case f == positionOnly:
+		return "key,value,headers"
+	case f == withoutValue && o.crowded:
+		return "value,headers"
+	case f == withoutValue:
+		return "value"
+	case o.crowded:
+		return "headers"
+	}
+	return ""
 }

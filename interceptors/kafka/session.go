@@ -28,8 +28,9 @@ func newSession(m *membership, generation *kafka.Generation) *session {
 	return s
 }
 
-// run reads all partitions until ctx ends, or with errTopicsChanged, and returns
-// when nothing of it is at work any more. Another error ends the intake.
+// run reads all partitions until ctx ends, or with errTopicsChanged or errLogLost,
+// and returns when nothing of it is at work any more. Another error ends the
+// intake.
 func (s *session) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -56,7 +57,11 @@ func (s *session) run(ctx context.Context) error {
 			end(errTopicsChanged)
 		}
 	})
-	others.Go(func() { s.commit(ctx) })
+	others.Go(func() {
+		if err := s.commit(ctx); err != nil {
+			end(err)
+		}
+	})
 	<-ctx.Done()
 	readers.Wait()
 	others.Wait()
@@ -69,9 +74,22 @@ func (s *session) run(ctx context.Context) error {
 
 func (s *session) partition(topic string, a kafka.PartitionAssignment) *partition {
 	number := strconv.Itoa(a.ID)
-	p := &partition{session: s, topic: topic, number: a.ID, start: a.Offset,
+	start := a.Offset
+	if start < 0 {
+		start = s.place(topic, a.ID)
+	}
+	p := &partition{session: s, topic: topic, number: a.ID, start: start,
 		id:  intake.SourceID("k", s.name, topic, number) + ":",
 		log: s.log.With("intake", s.name, "topic", topic, "partition", a.ID)}
 	p.parked.Store(max(a.Offset, 0))
 	return p
+}
+
+// place is where to begin in a partition of which the group has no offset. What
+// came to be while we ran is new as a whole, so "latest" does not hold for it.
+func (s *session) place(topic string, partition int) int64 {
+	if found, known := s.found[topic]; known && partition >= found {
+		return kafka.FirstOffset
+	}
+	return s.settings.start
 }

@@ -37,8 +37,17 @@ func (c topicCounts) changed(now topicCounts) bool {
 	return false
 }
 
-func (i *Intake) countTopics(ctx context.Context, client *kafka.Client) (topicCounts, error) {
-	answer, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: i.settings.topics})
+// noteFewest keeps the lower of what it was and what was counted now.
+func (c topicCounts) noteFewest(now topicCounts) {
+	for topic, partitions := range now {
+		if before, known := c[topic]; !known || partitions < before {
+			c[topic] = partitions
+		}
+	}
+}
+
+func (m *member) countTopics(ctx context.Context) (topicCounts, error) {
+	answer, err := m.client.Metadata(ctx, &kafka.MetadataRequest{Topics: m.settings.topics})
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +72,19 @@ const (
 //
 // They are from before the group is joined, and partitions are shared out after
 // that: what comes to be in between differs from them, and so is found.
-func (i *Intake) awaitTopics(ctx context.Context, client *kafka.Client) topicCounts {
-	trouble := intake.Troubles{Log: i.log.With("intake", i.name)}
-	var missing []string
+func (m *member) awaitTopics(ctx context.Context) topicCounts {
+	trouble := intake.Troubles{Log: m.log.With("intake", m.name)}
 	for pause := time.Duration(0); ctx.Err() == nil; pause = awaitEvery {
-		counts, err := i.countTopics(ctx, client)
+		counts, err := m.countTopics(ctx)
 		if err != nil {
 			trouble.Report("can't look up the topics", err)
 			wait(ctx, awaitEvery)
 			continue
 		}
 		trouble.Over()
-		missing = i.logMissing(counts, missing)
-		if len(missing) < len(i.settings.topics) {
+		m.found.noteFewest(counts)
+		m.logMissing(counts)
+		if len(m.missing) < len(m.settings.topics) {
 			wait(ctx, min(pause, settle))
 			return counts
 		}
@@ -85,25 +94,30 @@ func (i *Intake) awaitTopics(ctx context.Context, client *kafka.Client) topicCou
 }
 
 // logMissing tells of topics that are not there, if it has not told of the same.
-func (i *Intake) logMissing(counts topicCounts, told []string) (missing []string) {
-	there := counts.existing(i.settings.topics)
-	missing = slices.DeleteFunc(slices.Clone(i.settings.topics), func(topic string) bool { return slices.Contains(there, topic) })
-	if len(missing) > 0 && !slices.Equal(missing, told) {
-		i.log.Warn("topics do not exist, they are read once they do", "intake", i.name, "topics", missing)
+func (m *member) logMissing(counts topicCounts) {
+	there := counts.existing(m.settings.topics)
+	missing := slices.DeleteFunc(slices.Clone(m.settings.topics), func(topic string) bool { return slices.Contains(there, topic) })
+	if len(missing) > 0 && !slices.Equal(missing, m.missing) {
+		m.log.Warn("topics do not exist, they are read once they do", "intake", m.name, "topics", missing)
 	}
-	return missing
+	m.missing = missing
 }
 
-// watchTopics returns true when others are there than were counted, and false
-// when ctx ends.
-func (m *membership) watchTopics(ctx context.Context) bool {
+// watchTopics returns true when there are others than were shared out, and false
+// when ctx ends. Of what another member has shared out we know no better than
+// what we counted ourselves; that member looks, too.
+func (s *session) watchTopics(ctx context.Context) bool {
+	shared, known := s.shares.of(s.settings.topics)
+	if !known {
+		shared = s.counted
+	}
 	for {
 		wait(ctx, watchEvery)
-		now, err := m.countTopics(ctx, m.client)
+		now, err := s.countTopics(ctx)
 		if ctx.Err() != nil {
 			return false
 		}
-		if err == nil && m.counted.changed(now) {
+		if err == nil && shared.changed(now) {
 			wait(ctx, settle)
 			return true
 		}

@@ -1,0 +1,153 @@
+//go:build unix
+
+package amqpdoor
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// lines is a log that can be asked.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(line)
+}
+
+func (l *lines) have(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.all.String(), text)
+}
+
+// logged runs an intake whose log can be asked.
+func (r *rig) logged(more map[string]any) (*running, *lines) {
+	r.t.Helper()
+	log := new(lines)
+	made, err := New("door", r.config(more), r.interceptor(nil), slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.run(made), log
+}
+
+// reaches publishes to an exchange, as a producer that does not ask whether a
+// queue gets it, until the intake has something of it.
+func (r *rig) reaches(exchange, what string) {
+	r.t.Helper()
+	channel := r.open(r.URL())
+	for n, deadline := 0, time.Now().Add(60*time.Second); ; n++ {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s: nothing that was published has come to the intake", what)
+		}
+		if channel.IsClosed() { // the exchange was missing
+			channel = r.open(r.URL())
+		}
+		confirm, err := channel.PublishWithDeferredConfirm(exchange, "key", false, false, delayed(what+strconv.Itoa(n), what, "x-delay", int32(3_600_000)))
+		if err == nil {
+			confirm.Wait()
+		}
+		time.Sleep(50 * time.Millisecond) // between two tries
+		r.store.mu.Lock()
+		last := len(r.store.parked) - 1
+		came := last >= 0 && string(r.store.parked[last].Body) == what
+		r.store.mu.Unlock()
+		if came {
+			return
+		}
+	}
+}
+
+func (r *rig) deleteExchange(name string) {
+	r.t.Helper()
+	if err := r.channel.ExchangeDelete(name, false, false); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) declareExchange(name, kind string) {
+	r.t.Helper()
+	if err := r.channel.ExchangeDeclare(name, kind, true, false, false, false, nil); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestExchangeMadeAnew: an exchange that was deleted loses its binding, and no
+// consumer is told. The intake gets its messages again all the same, without
+// giving up what it is at.
+func TestExchangeMadeAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name := r.name + ".delayed"
+	door, log := r.logged(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}},
+		"queue_arguments": map[string]any{"x-queue-type": "quorum"}})
+	r.awaitExchange(r.URL(), "delaybridge."+name)
+	r.reaches(name, "at first")
+	r.deleteExchange(name)
+	r.declareExchange(name, amqp091.ExchangeFanout)
+	r.reaches(name, "made by a producer")
+	r.deleteExchange(name)
+	r.reaches(name, "made by the intake")
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	if log.have("trouble") {
+		t.Error("the intake has begun anew")
+	}
+}
+
+// TestExchangeOfAnotherType: an exchange that the intake can't bind to is
+// reported, and waited for.
+func TestExchangeOfAnotherType(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name := r.name + ".delayed"
+	_, log := r.logged(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}}})
+	r.awaitExchange(r.URL(), "delaybridge."+name)
+	r.deleteExchange(name)
+	r.declareExchange(name, amqp091.ExchangeDirect)
+	waitFor(t, "a report", func() bool { return log.have("declare exchange " + name) })
+	r.deleteExchange(name)
+	r.reaches(name, "mended")
+}
+
+// TestOperatorsOwn: where the intake may not declare anything, it does not try,
+// however long it reads.
+func TestOperatorsOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name, queue := r.name+".delayed", r.queue(".mine", nil)
+	r.declareExchange(name, amqp091.ExchangeFanout)
+	if err := r.channel.QueueBind(queue, "", name, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.AddUser(r.name, "secret", "^$", "^$", "^"+queue+"$")
+	r.store.setFail(core.ErrUnavailable)
+	door, log := r.logged(map[string]any{"urls": []string{r.URLAs(r.name, "secret")}, "prefetch": 1, "batch": 1,
+		"exchanges": []map[string]any{{"name": name, "to": "orders", "queue": queue, "declare": false}}})
+	for n := range 3 { // each Lag is that of a later look
+		r.publish(queue, numbered(2*n, 2*n+2)...)
+		waitFor(t, "a count", func() bool { return door.Report().Lag == int64(2*n+1) })
+	}
+	r.store.setFail(nil)
+	r.store.await(t, 6)
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
+	if log.have("trouble") {
+		t.Errorf("the intake has begun anew: %s", log.all.String())
+	}
+}
