@@ -85,7 +85,7 @@ func (m *member) run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
-	m.keep(nil)
+	m.keep(ctx, nil)
 }
 
 // share finds out which queues are ours, and reads these. Of a topic that can't
@@ -113,8 +113,9 @@ func (m *member) share(ctx context.Context) error {
 		ours = append(ours, queues...)
 	}
 	if ctx.Err() == nil {
-		m.keep(ours)
+		m.keep(ctx, ours)
 		m.begin(ctx, ours)
+		m.commitAgain()
 	}
 	return failed
 }
@@ -231,8 +232,9 @@ func allot(queues []place, members []string, id string) []place {
 	return queues[first:last]
 }
 
-// keep stops to read all but queues, and waits until that has ended.
-func (m *member) keep(queues []place) {
+// keep stops to read all but queues, and waits until that has ended. If ctx has,
+// the last commit is leave's.
+func (m *member) keep(ctx context.Context, queues []place) {
 	var gone []*reading
 	for p, r := range m.reading {
 		if !slices.Contains(queues, p) {
@@ -244,8 +246,12 @@ func (m *member) keep(queues []place) {
 	for _, r := range gone {
 		<-r.ended
 	}
-	if len(gone) > 0 {
-		m.changed()
+	if len(gone) == 0 {
+		return
+	}
+	m.changed()
+	if ctx.Err() == nil {
+		m.commitGone(ctx, gone)
 	}
 }
 

@@ -14,6 +14,7 @@ type progress struct {
 	mu   sync.Mutex
 	open map[place]int64 // not yet committed
 	wake chan struct{}
+	turn sync.Mutex // held while marks are taken, committed and put back
 }
 
 func newProgress() *progress {
@@ -26,6 +27,28 @@ func (p *progress) mark(at place, offset int64) {
 	p.open[at] = offset
 	p.mu.Unlock()
 	poke(p.wake)
+}
+
+// markAgain marks where a queue is, if it has no newer mark.
+func (p *progress) markAgain(q *queue) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, newer := p.open[q.place]; !newer {
+		p.open[q.place] = q.parked.Load()
+		poke(p.wake)
+	}
+}
+
+// takeOf takes the marks of one queue.
+func (p *progress) takeOf(at place) map[place]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := make(map[place]int64)
+	if offset, ok := p.open[at]; ok {
+		taken[at] = offset
+		delete(p.open, at)
+	}
+	return taken
 }
 
 func (p *progress) take() map[place]int64 {
@@ -57,14 +80,46 @@ func (m *member) commit(ctx context.Context) {
 		case <-m.progress.wake:
 		}
 		pause := commitPause
-		if open := m.commitOnce(ctx, m.progress.take()); len(open) > 0 {
-			m.progress.putBack(open)
+		if !m.commitAll(ctx) {
 			pause = time.Second
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
+		}
+	}
+}
+
+// commitAll returns whether all that was marked is committed.
+func (m *member) commitAll(ctx context.Context) bool {
+	m.progress.turn.Lock()
+	defer m.progress.turn.Unlock()
+	open := m.commitOnce(ctx, m.progress.take())
+	if len(open) > 0 {
+		m.progress.putBack(open)
+	}
+	return len(open) == 0
+}
+
+// commitGone commits what queues have reached that are read no more, now or never:
+// later it could take back what their next member has committed.
+func (m *member) commitGone(ctx context.Context, gone []*reading) {
+	m.progress.turn.Lock()
+	defer m.progress.turn.Unlock()
+	last := make(map[place]int64)
+	for _, r := range gone {
+		maps.Copy(last, m.progress.takeOf(r.place))
+	}
+	m.commitOnce(ctx, last) // if that fails, the next member knows the messages by their IDs
+}
+
+// commitAgain has the places of all queues committed anew: another member that
+// had a queue before may have committed later than we did.
+func (m *member) commitAgain() {
+	for _, r := range m.reading {
+		if r.begun.Load() {
+			m.progress.markAgain(r.queue)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type queue struct {
 	troubles intake.Troubles // of fetching
 
 	end, parked atomic.Int64 // after the last message there is, and after the last that is parked
+	begun       atomic.Bool  // parked is known
 }
 
 func newQueue(m *member, p place) *queue {
@@ -136,6 +137,7 @@ func (q *queue) begin(ctx context.Context) (offset int64, ok bool) {
 		if err == nil {
 			q.troubles.Over()
 			q.done(offset)
+			q.begun.Store(true)
 			return offset, true
 		}
 		if ctx.Err() == nil {
