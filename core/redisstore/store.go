@@ -106,6 +106,8 @@ func (s *Store) agreeOnFormat(ctx context.Context) (buckets int, err error) {
 	if wanted == 0 {
 		wanted = defaultBuckets
 	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
 	pipe := s.client.Pipeline()
 	pipe.HSetNX(ctx, key, "format", format)
 	pipe.HSetNX(ctx, key, "buckets", wanted)
