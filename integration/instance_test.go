@@ -129,6 +129,7 @@ type delivery struct {
 	Lateness  float64   `json:"lateness_ms"`
 }
 
+// deliveries reads what the console sink has written so far.
 func deliveries(t *testing.T, path string) map[string][]delivery {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -137,6 +138,9 @@ func deliveries(t *testing.T, path string) map[string][]delivery {
 	}
 	all := make(map[string][]delivery)
 	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // is being written
+		}
 		var d delivery
 		if err := json.Unmarshal([]byte(line), &d); err != nil {
 			t.Fatalf("line %q: %v", line, err)

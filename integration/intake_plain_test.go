@@ -18,7 +18,7 @@ import (
 
 const (
 	plainDelay = 2 * time.Second
-	plainLimit = 30 * time.Second // for an arrival: the machine may be busy
+	plainLimit = 90 * time.Second // for an arrival: the machine may be busy, and RocketMQ rebalances every 20 s
 	rejected   = "delaybridge-reject-reason"
 	noTime     = "deliver_at: is missing" // the reason for what is untagged
 )

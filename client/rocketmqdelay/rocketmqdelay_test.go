@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func newFixture(t *testing.T, namespace string) *fixture {
 	t.Helper()
 	cluster := servers.SharedRocketMQ(t)
 	name := fmt.Sprintf("t%d", rand.Uint64())
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	f := &fixture{T: t, ctx: ctx, topic: name, arrivals: make(chan arrival, 100)}
 	topic := name
@@ -169,6 +170,27 @@ func (f *fixture) check(want *primitive.Message, got arrival, delayed bool) {
 	}
 }
 
+// checkAll is check for messages that differ in their bodies, as a consumer has
+// no order. It returns what arrived in the order of want.
+func (f *fixture) checkAll(delayed bool, want ...*primitive.Message) []arrival {
+	f.Helper()
+	byBody := make(map[string]arrival)
+	for range want {
+		a := f.next()
+		byBody[string(a.Body)] = a
+	}
+	arrived := make([]arrival, len(want))
+	for n, m := range want {
+		got, ok := byBody[string(m.Body)]
+		if !ok {
+			f.Fatalf("%q did not arrive, but %q", m.Body, slices.Collect(maps.Keys(byBody)))
+		}
+		f.check(m, got, delayed)
+		arrived[n] = got
+	}
+	return arrived
+}
+
 // TestDelayedAndOthers: what has no delay arrives as it was, the rest later,
 // never early, and without its scheduling properties.
 func TestDelayedAndOthers(t *testing.T) {
@@ -199,10 +221,8 @@ func TestDelayedAndOthers(t *testing.T) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	for _, m := range sent {
-		got := f.next()
-		f.check(m.Message, got, true)
-		if got.at.Before(m.due) {
+	for n, got := range f.checkAll(true, sent[0].Message, sent[1].Message, sent[2].Message, sent[3].Message) {
+		if m := sent[n]; got.at.Before(m.due) {
 			t.Errorf("%q came %s early", m.Body, m.due.Sub(got.at))
 		}
 	}
@@ -228,21 +248,13 @@ func TestBatches(t *testing.T) {
 	if _, err := f.producer.SendSync(f.ctx, plain...); err != nil {
 		t.Fatal(err)
 	}
-	for range plain { // a consumer has no order
-		if got := f.next(); len(got.Body) == 0 {
-			f.check(plain[1], got, false)
-		} else {
-			f.check(plain[0], got, false)
-		}
-	}
+	f.checkAll(false, plain...)
 	delayed := []*primitive.Message{f.message("3", "delaybridge-delay", "10ms", "delaybridge-id", "three"), f.message("\x00\xff", "TIMER_DELAY_MS", "300")}
 	result, err := f.producer.SendSync(f.ctx, delayed...)
 	if err != nil || !strings.HasPrefix(result.MsgID, "three,") {
 		t.Fatalf("got %v, %v", result, err)
 	}
-	for _, m := range delayed {
-		f.check(m, f.next(), true)
-	}
+	f.checkAll(true, delayed...)
 	if _, err := f.producer.SendSync(f.ctx, plain[0], delayed[0]); !errors.Is(err, rocketmqdelay.ErrMixed) {
 		t.Errorf("mixed: got %v", err)
 	}

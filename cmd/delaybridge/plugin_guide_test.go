@@ -177,7 +177,7 @@ func TestPythonHasTheProtocol(t *testing.T) {
 func TestDevWithConfig(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "dev.yaml", "sinks:\n  first: {type: console, config: {format: json}}\n  second: {type: console}\n")
-	dev := startDevProcess(t, "--config", file, "--listen", "127.0.0.1:0", "--for", "2500ms")
+	dev := startDevProcess(t, "--config", file, "--listen", "127.0.0.1:0", "--for", "3500ms")
 	dev.await(`^  sink   first$`)
 	dev.await(`^  sink   second$`)
 	dev.await(`^\{.*"topic":"samples".*sample 1`)

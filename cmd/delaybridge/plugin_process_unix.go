@@ -21,7 +21,7 @@ import (
 // library on the host's side would forgive.
 const (
 	pluginCookie = "DELAYBRIDGE_PLUGIN=sink"
-	startLimit   = 5 * time.Second
+	startLimit   = 20 * time.Second
 	endLimit     = 5 * time.Second
 )
 

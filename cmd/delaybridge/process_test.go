@@ -88,7 +88,7 @@ func startDevProcess(t *testing.T, args ...string) *started {
 
 func TestDevForAWhile(t *testing.T) {
 	t.Parallel()
-	dev := startDevProcess(t, "--listen", "127.0.0.1:0", "--for", "2500ms")
+	dev := startDevProcess(t, "--listen", "127.0.0.1:0", "--for", "3500ms")
 	dev.await(`^delaybridge \S+, .*not for production$`)
 	dev.await(`^  store  in memory, lost at exit$`)
 	dev.await(`^  sink   console`)

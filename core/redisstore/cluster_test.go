@@ -34,7 +34,7 @@ func TestClusterOfOneNodeWithStrictScripts(t *testing.T) {
 		return s
 	}
 	t.Run("suite", func(t *testing.T) { storetest.Run(t, h) })
-	t.Run("model", func(t *testing.T) { storetest.Model(t, patient(h)) })
+	t.Run("model", func(t *testing.T) { storetest.Model(t, h) })
 }
 
 func TestClusterOfThreeMasters(t *testing.T) {

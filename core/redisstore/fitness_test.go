@@ -130,6 +130,7 @@ func TestNothingIsAcceptedAtALevelThatIsGone(t *testing.T) {
 func TestPolicyIsLookedAtFromTimeToTime(t *testing.T) {
 	redis := servers.Redis(t, servers.RedisOptions{})
 	s := open(t, Config{Addrs: []string{redis.Addr()}})
+	s.watch.every = time.Minute // however long the parks take
 	park := func(id string) error {
 		return s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: time.Hour})[0].Err
 	}

@@ -44,6 +44,9 @@ func harness(base func(t *testing.T) Config) storetest.Harness {
 		Open: func(t *testing.T, c storetest.Config) core.Store {
 			config := base(t)
 			config.Buckets, config.DedupeWindows = c.Buckets, c.DedupeWindow
+			if !c.HandsOver {
+				config.Ownership = time.Minute // outlasts any hold-up of the machine
+			}
 			return open(t, config)
 		},
 		Second: func(t *testing.T, first core.Store) core.Store {
@@ -57,22 +60,10 @@ func harness(base func(t *testing.T) Config) storetest.Harness {
 
 func TestStore(t *testing.T) { storetest.Run(t, harness(freshConfig)) }
 
-func TestModel(t *testing.T) { storetest.Model(t, patient(harness(freshConfig))) }
+func TestModel(t *testing.T) { storetest.Model(t, harness(freshConfig)) }
 
 // suiteOwnership is short, as some tests wait for an ownership to end.
 const suiteOwnership = 2 * time.Second
-
-// patient makes ownerships outlast any hold-up of the machine, as the model
-// knows of none that ends.
-func patient(h storetest.Harness) storetest.Harness {
-	open := h.Open
-	h.Open = func(t *testing.T, c storetest.Config) core.Store {
-		s := open(t, c).(*Store)
-		s.config.Ownership = time.Minute
-		return s
-	}
-	return h
-}
 
 func TestBridgeDelivers(t *testing.T) {
 	s, err := Open(t.Context(), freshConfig(t))

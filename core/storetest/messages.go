@@ -54,7 +54,7 @@ func later() func(*core.Message) { return after(time.Hour) }
 
 // ahead is a due time, in whole milliseconds, that is still to come when the
 // test has parked what it needs.
-func ahead() time.Time { return time.Now().Add(500 * time.Millisecond).Truncate(time.Millisecond) }
+func ahead() time.Time { return time.Now().Add(1500 * time.Millisecond).Truncate(time.Millisecond) }
 
 // keyIn returns a key that belongs to the given bucket of n.
 func keyIn(bucket, n int) string {

@@ -228,8 +228,7 @@ func servedAgain(t *suite) {
 }
 
 func takesOver(t *suite) {
-	first := t.open(4)
-	second := t.second(first)
+	first, second := t.openTwo(4)
 	batches := make(chan []*core.Message, 1000)
 	parkMany(t, first, 0, 40)
 	stop := drainTo(t, first, batches)
@@ -247,8 +246,7 @@ func crash(t *suite) (core.Store, *owner) {
 	if t.Kill == nil {
 		t.Skip("an instance can't be killed")
 	}
-	first := t.open(1)
-	second := t.second(first)
+	first, second := t.openTwo(1)
 	park(t, first, message("in-hand"), message("waiting"), message("later", later()))
 	o := own(t, first, Sink, 1)
 	o.awaitAll(2)

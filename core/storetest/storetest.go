@@ -29,6 +29,9 @@ type Config struct {
 	// DedupeWindow is by sink. A sink that is not in the map has two minutes;
 	// zero is off.
 	DedupeWindow map[string]time.Duration
+	// HandsOver is whether the test waits for buckets to go from one instance to
+	// another. Others want an owner to stay one however long the machine is busy.
+	HandsOver bool
 }
 
 // Harness opens the store under test.
@@ -94,13 +97,14 @@ func (s *suite) open(buckets int) core.Store {
 	return s.Open(s.T, Config{Buckets: buckets})
 }
 
-// second returns another instance, or skips the test.
-func (s *suite) second(first core.Store) core.Store {
+// openTwo returns two instances of an empty store, or skips the test.
+func (s *suite) openTwo(buckets int) (first, second core.Store) {
 	s.Helper()
 	if s.Second == nil {
 		s.Skip("the store has one instance only")
 	}
-	return s.Second(s.T, first)
+	first = s.Open(s.T, Config{Buckets: buckets, HandsOver: true})
+	return first, s.Second(s.T, first)
 }
 
 // reporter is what the suite needs of a *testing.T; a *rapid.T has it too.

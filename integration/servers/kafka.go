@@ -163,7 +163,7 @@ func (o KafkaOptions) properties(dir string, id int, ports []int) string {
 		"log.segment.bytes":              "16777216",
 		"log.index.size.max.bytes":       "1048576",
 
-		"broker.session.timeout.ms":             "3000",
+		"broker.session.timeout.ms":             "3000", // which a node that was killed waits for as well when it starts
 		"broker.heartbeat.interval.ms":          "500",
 		"controller.quorum.election.timeout.ms": "500",
 		"controller.quorum.fetch.timeout.ms":    "1000",

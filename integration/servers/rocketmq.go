@@ -40,6 +40,7 @@ type RocketMQCluster struct {
 
 const (
 	rocketReadyIn = 120 * time.Second
+	rocketAdminIn = 60 * time.Second // what takes rocketTimeout at most is tried again until then
 	// rocketPorts: the name server's, and the broker's, which also takes the
 	// second port before and the one after it.
 	rocketPorts      = 5
@@ -122,7 +123,8 @@ func rocketJVM(t TB, lib, dir string, flags ...string) []string {
 		"-Duser.home="+dir, "-cp", filepath.Join(lib, "*"))
 }
 
-// brokerConfig is that of a small broker, which also works on a full disk.
+// brokerConfig is that of a small broker, which also works on a full disk, and
+// on a busy machine does not refuse what has waited for a moment.
 func (o RocketMQOptions) brokerConfig(dir string, port int) string {
 	config := fmt.Sprintf(`brokerClusterName=%s
 brokerName=%s
@@ -141,6 +143,8 @@ mappedFileSizeTimerLog=1048576
 enableCompaction=false
 diskMaxUsedSpaceRatio=95
 autoCreateTopicEnable=false
+brokerFastFailureEnable=false
+osPageCacheBusyTimeOutMills=30000
 `, rocketCluster, rocketBrokerName, o.AdvertiseHost, port, filepath.Join(dir, "store"),
 		filepath.Join(dir, "store", "commitlog"))
 	lines := o.Config
@@ -234,7 +238,8 @@ func (c *RocketMQCluster) CreateTopic(topic string, queues int) {
 		if c.broker != nil {
 			addr = c.brokerAddr // rather than what it advertises, which may be a proxy
 		}
-		if err := rocketCreateTopic(addr, topic, queues); err != nil {
+		create := func() error { return rocketCreateTopic(addr, topic, queues) }
+		if err := poll(nil, rocketAdminIn, create); err != nil {
 			c.t.Fatalf("create rocketmq topic %s: %v", topic, err)
 		}
 	}

@@ -26,7 +26,7 @@ func TestSilence(t *testing.T) {
 			accepted <- conn
 		}
 	}()
-	c := newCluster(&settings{requestTimeout: 50 * time.Millisecond, dial: (&net.Dialer{}).DialContext}, func(int) {})
+	c := newCluster(&settings{requestTimeout: 500 * time.Millisecond, dial: (&net.Dialer{}).DialContext}, func(int) {})
 	address := listener.Addr().String()
 	if _, err := c.ask(t.Context(), address, request{code: requestRoute}, 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no answer is %v", err)

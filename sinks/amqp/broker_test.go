@@ -114,10 +114,10 @@ func received(t testing.TB, d amqp091.Delivery) sinktest.Received {
 	return r
 }
 
-// configFor is a configuration with short timeouts, as JSON.
+// configFor is a configuration with timeouts that a busy machine keeps, as JSON.
 func configFor(t testing.TB, more map[string]any, urls ...string) json.RawMessage {
 	t.Helper()
-	c := map[string]any{"urls": urls, "dial_timeout": "1s", "write_timeout": "1s"}
+	c := map[string]any{"urls": urls, "dial_timeout": "10s", "write_timeout": "10s"}
 	for name, value := range more {
 		c[name] = value
 	}

@@ -108,7 +108,7 @@ func testDeadCluster(t *testing.T, brokers int, before time.Duration, death dead
 	for n := range brokers {
 		addrs = append(addrs, fakeAddress(n+1))
 	}
-	sink := openTest(t, addrs, nil, m.dial)
+	sink := openTest(t, addrs, brisk(nil), m.dial)
 	defer sink.Close()
 	if _, err := deliverTimed(t, sink, messages("t", "first")); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestWhoGivesUpFailsAlone(t *testing.T) {
 		f, m := newFake(1), &mortal{}
 		m.alive = f.dial
 		m.die(vanished)
-		sink := openTest(t, []string{fakeAddress(1)}, nil, m.dial)
+		sink := openTest(t, []string{fakeAddress(1)}, brisk(nil), m.dial)
 		defer sink.Close()
 		first, giveUp := context.WithCancel(t.Context())
 		errs := make(chan error, 2)

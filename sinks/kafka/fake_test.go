@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -24,10 +25,10 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// configFor is a configuration with short timeouts, as JSON.
+// configFor is a configuration with timeouts that a busy machine keeps, as JSON.
 func configFor(t testing.TB, addrs []string, more map[string]any) json.RawMessage {
 	t.Helper()
-	c := map[string]any{"brokers": addrs, "dial_timeout": "1s", "request_timeout": "2s"}
+	c := map[string]any{"brokers": addrs, "dial_timeout": "10s", "request_timeout": "10s"}
 	for name, value := range more {
 		c[name] = value
 	}
@@ -36,6 +37,13 @@ func configFor(t testing.TB, addrs []string, more map[string]any) json.RawMessag
 		t.Fatal(err)
 	}
 	return raw
+}
+
+// brisk are the timeouts for virtual time, and for a broker that stands still.
+func brisk(more map[string]any) map[string]any {
+	c := map[string]any{"dial_timeout": "1s", "request_timeout": "2s"}
+	maps.Copy(c, more)
+	return c
 }
 
 func openTest(t testing.TB, addrs []string, more map[string]any, dial func(context.Context, string, string) (net.Conn, error)) *Sink {
@@ -107,7 +115,7 @@ func (f *fakeCluster) openSink(t testing.TB, more map[string]any) *Sink {
 	for n := range f.brokers {
 		addrs = append(addrs, fakeAddress(n+1))
 	}
-	return openTest(t, addrs, more, f.dial)
+	return openTest(t, addrs, brisk(more), f.dial)
 }
 
 func (f *fakeCluster) dial(_ context.Context, _, address string) (net.Conn, error) {

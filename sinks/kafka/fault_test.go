@@ -269,7 +269,7 @@ func TestWriteStalls(t *testing.T) {
 			f := newFake(1)
 			f.leaders["t"] = []int{1}
 			var conns []*stalledConn
-			sink := openTest(t, []string{fakeAddress(1)}, nil, func(ctx context.Context, network, address string) (net.Conn, error) {
+			sink := openTest(t, []string{fakeAddress(1)}, brisk(nil), func(ctx context.Context, network, address string) (net.Conn, error) {
 				conn, err := f.dial(ctx, network, address)
 				wrapped := &stalledConn{Conn: conn, limit: -1}
 				f.set(func() { conns = append(conns, wrapped) })

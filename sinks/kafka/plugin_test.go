@@ -9,8 +9,6 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
@@ -55,9 +53,6 @@ func TestConformanceAsPlugin(t *testing.T) {
 		return plugintest.Open(t, "kafka", d)
 	})
 	kit.Rounds = pluginRounds
-	// The rounds take long enough for the test's own client, the only one in this
-	// process, to connect anew.
-	kit.Leaks = append(kit.Leaks, goleak.IgnoreTopFunction("github.com/segmentio/kafka-go.(*conn).run"))
 	sinktest.Run(t, kit)
 }
 

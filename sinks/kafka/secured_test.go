@@ -96,13 +96,6 @@ func secured(mechanism, password, ca string) map[string]any {
 	}
 }
 
-// patiently is for the first login to a broker that has just started, which on a
-// busy machine may take longer than the other tests let it.
-func patiently(settings map[string]any) map[string]any {
-	settings["dial_timeout"] = "10s"
-	return settings
-}
-
 func TestSecuredCluster(t *testing.T) {
 	for _, version := range []string{servers.Kafka3, servers.Kafka4} {
 		t.Run(version, func(t *testing.T) {
@@ -120,7 +113,7 @@ func TestSecuredCluster(t *testing.T) {
 
 func testLogin(t *testing.T, c *testCluster, addr, ca, mechanism string) {
 	topic := c.topic(1)
-	good := openTest(t, []string{addr}, patiently(secured(mechanism, testPassword, ca)), nil)
+	good := openTest(t, []string{addr}, secured(mechanism, testPassword, ca), nil)
 	defer good.Close()
 	if err := good.Deliver(t.Context(), []*core.Message{{ID: "1", Topic: topic, Attempt: 1}}); err != nil {
 		t.Errorf("with the right password: %v", err)
@@ -207,7 +200,7 @@ func TestTopicOutOfSight(t *testing.T) {
 	c, addr, ca := startSecured(t, servers.Kafka3)
 	hidden, good := c.topic(1), c.topic(1)
 	c.allow(t, hidden, kafka.ACLOperationTypeAlterConfigs)
-	sink := openTest(t, []string{addr}, patiently(secured("plain", testPassword, ca)), nil)
+	sink := openTest(t, []string{addr}, secured("plain", testPassword, ca), nil)
 	defer sink.Close()
 	err := sink.Deliver(t.Context(), []*core.Message{{ID: "1", Topic: hidden, Attempt: 1}, {ID: "2", Topic: good, Attempt: 1}})
 	verdicts, ok := errors.AsType[core.BatchError](err)

@@ -111,7 +111,7 @@ func settingsFor(t testing.TB, mode string) settings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.startTimeout = 20 * time.Second
+	s.startTimeout = time.Minute
 	return s
 }
 
@@ -190,8 +190,13 @@ func (e *evilSink) pid() int {
 	return pid
 }
 
+// signal waits for a process, as there is none while one takes another's place:
+// a signal to process 0 would go to the tests themselves.
 func (e *evilSink) signal(signal syscall.Signal) {
-	if err := syscall.Kill(e.pid(), signal); err != nil {
+	e.t.Helper()
+	pid := 0
+	within(e.t, slack, "a process to signal", func() bool { pid = e.pid(); return pid > 0 })
+	if err := syscall.Kill(pid, signal); err != nil {
 		e.t.Error(err)
 	}
 }

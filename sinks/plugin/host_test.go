@@ -50,7 +50,7 @@ func TestKilledHostLeavesNoOrphan(t *testing.T) {
 	}
 	host.Process.Signal(syscall.SIGKILL)
 	host.Wait()
-	within(t, 5*time.Second, "plugin gone", func() bool { return !alive(pid) })
+	within(t, slack, "plugin gone", func() bool { return !alive(pid) })
 }
 
 // TestKilledUnderLoad: a plugin that is killed again and again while messages
@@ -75,7 +75,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		delivered := dispatcher.Totals().Delivered
 		within(t, 30*time.Second, "deliveries between kills", func() bool { return dispatcher.Totals().Delivered > delivered+20 })
 		e.signal(syscall.SIGKILL)
-		e.restarted(n+1, 10*time.Second)
+		e.restarted(n+1, slack)
 	}
 	close(enough)
 	total := <-accepted

@@ -206,7 +206,8 @@ func (in *instance) explain(ctx context.Context, err error) error {
 // hasEnded tells, after a call has failed, whether the process had ended by
 // itself, or is about to.
 func (in *instance) hasEnded() bool {
-	return in.program.await(endTime) == nil && in.program.endedByItself()
+	p := in.program
+	return await(p.ended, endTime) == nil && await(p.exited, killTime) == nil && p.endedByItself()
 }
 
 // endTime is how long the end of a process may take to be noticed.
@@ -296,7 +297,7 @@ func (in *instance) stop(timeout time.Duration) {
 		in.log.Warn("plugin did not close", "err", clean(err.Error()))
 	}
 	in.program.signal(syscall.SIGTERM)
-	if in.program.await(in.pace.term) != nil {
+	if await(in.program.ended, in.pace.term) != nil {
 		in.log.Warn("plugin did not end when asked to, it was killed", "waited", in.pace.term)
 	}
 	in.end()

@@ -35,8 +35,9 @@ type program struct {
 	stderr   *os.File
 	readers  sync.WaitGroup
 
-	exited chan struct{} // closed when the process has been reaped and its group killed
-	exit   error         // nil: it ended with code 0; valid when exited is closed
+	ended  chan struct{} // closed when the process has been reaped and its group killed
+	exited chan struct{} // closed when, after that, all that it printed has been read
+	exit   error         // nil: it ended with code 0; valid when ended is closed
 
 	mu     sync.Mutex
 	number int // of the process; 0: not started
@@ -49,10 +50,10 @@ var _ runner.Runner = (*program)(nil)
 
 // drainTime is how long, after a process has ended, what it printed is still
 // read if somebody has inherited the other end.
-const drainTime = 200 * time.Millisecond
+const drainTime = 2 * time.Second
 
 func newProgram(path string, args []string, mtls bool, out *output) *program {
-	p := &program{path: path, args: args, mtls: mtls, out: out, exited: make(chan struct{})}
+	p := &program{path: path, args: args, mtls: mtls, out: out, ended: make(chan struct{}), exited: make(chan struct{})}
 	p.toHost, p.toReader = io.Pipe()
 	return p
 }
@@ -129,6 +130,7 @@ func (p *program) reap() {
 	}
 	p.reaped, p.exit = true, err
 	p.mu.Unlock()
+	close(p.ended)
 	deadline := time.Now().Add(drainTime)
 	for _, pipe := range []*os.File{p.stdout, p.stderr} {
 		_ = pipe.SetReadDeadline(deadline) // pipes have deadlines
@@ -195,18 +197,19 @@ func (p *program) kill() error {
 	if p.pid() == 0 {
 		return nil
 	}
-	return p.await(killTime)
+	return await(p.exited, killTime)
 }
 
-const killTime = 2 * time.Second
+// killTime is longer than drainTime, which is part of an end.
+const killTime = drainTime + 3*time.Second
 
 var errImmortal = errors.New("the plugin's process did not end when it was killed")
 
-func (p *program) await(limit time.Duration) error {
+func await(end <-chan struct{}, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-p.exited:
+	case <-end:
 		return nil
 	case <-timer.C:
 		return errImmortal

@@ -285,16 +285,22 @@ func TestLargeBatchesPass(t *testing.T) {
 // TestDeliverAnswersBeforeItsDeadline: a verdict that comes with the deadline
 // must not be lost on the way.
 func TestDeliverAnswersBeforeItsDeadline(t *testing.T) {
-	client := dialed(t, serving(t, &scripted{deliver: func(ctx context.Context, _ []*core.Message) error {
-		<-ctx.Done()
-		return core.BatchError{nil, ctx.Err()}
-	}}))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	r, err := client.Deliver(ctx, &sinkv1.DeliverRequest{Messages: []*sinkv1.Message{{Id: "a"}, {Id: "b"}}})
-	if err != nil || r.Results[0].Outcome != sinkv1.Outcome_OUTCOME_CONFIRMED || r.Results[1].Outcome != sinkv1.Outcome_OUTCOME_RETRY {
-		t.Errorf("Deliver = %v, %v, want what the sink knew at its deadline", r, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := serving(t, &scripted{deliver: func(ctx context.Context, _ []*core.Message) error {
+			<-ctx.Done()
+			return core.BatchError{nil, ctx.Err()}
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		begin := time.Now()
+		r, err := s.Deliver(ctx, &sinkv1.DeliverRequest{Messages: []*sinkv1.Message{{Id: "a"}, {Id: "b"}}})
+		if err != nil || r.Results[0].Outcome != sinkv1.Outcome_OUTCOME_CONFIRMED || r.Results[1].Outcome != sinkv1.Outcome_OUTCOME_RETRY {
+			t.Errorf("Deliver = %v, %v, want what the sink knew at its deadline", r, err)
+		}
+		if took := time.Since(begin); took != 2*time.Second-answerIn {
+			t.Errorf("Deliver took %s of 2 s, want %s to be left for the way", took, answerIn)
+		}
+	})
 }
 
 func TestCloseDrains(t *testing.T) {

@@ -53,7 +53,7 @@ func TestBadStarts(t *testing.T) {
 				sink.Close()
 				t.Fatal("it was opened")
 			}
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("took %s", took)
 			}
 			got, field := strings.TrimPrefix(err.Error(), "start the plugin: "), ""
@@ -91,7 +91,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	if _, err := open(ctx, settingsFor(t, "silent"), (&journal{}).log()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > slack {
 		t.Errorf("took %s", took)
 	}
 }

@@ -30,7 +30,12 @@ func open(t *testing.T, c *cluster, settings ...string) *Sink {
 	return sink.(*Sink)
 }
 
-const quick = `"send_timeout":"200ms"`
+// quick is for what never succeeds, brief for what must although a timeout comes
+// first.
+const (
+	quick = `"send_timeout":"200ms"`
+	brief = `"send_timeout":"2s"`
+)
 
 func message(n int, change ...func(*core.Message)) *core.Message {
 	m := &core.Message{ID: fmt.Sprintf("id-%d", n), Topic: "T", Body: fmt.Appendf(nil, "body-%d", n), Attempt: 1,

@@ -12,6 +12,7 @@ import (
 )
 
 func TestDeliverClassifiesReplies(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		do   action
 		want []string
@@ -44,9 +45,10 @@ func TestDeliverClassifiesReplies(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, "a")
 			c.brokers["a"].always(test.do)
-			s := open(t, c, quick)
+			s := open(t, c, brief)
 			err := s.Deliver(t.Context(), messages(2, key("k")))
 			wantClasses(t, err, test.want...)
 			c.brokers["a"].always(action{})
@@ -84,12 +86,12 @@ func TestDeliverWithoutWayToBroker(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, "a")
-			s := open(t, c, quick)
+			s := open(t, c, brief)
 			test.spoil(t, c)
 			start := time.Now()
 			err := s.Deliver(t.Context(), messages(2, topic(test.topic)))
 			wantClasses(t, err, test.want...)
-			if took := time.Since(start); took > 2*time.Second {
+			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("took %s", took)
 			}
 		})
@@ -136,7 +138,7 @@ func keysFor(t *testing.T, c *cluster, s *Sink) map[string]string {
 // rest goes on.
 func TestDeliverWithOneOfTwoBrokersDown(t *testing.T) {
 	c := newCluster(t, "a", "b")
-	s := open(t, c, quick)
+	s := open(t, c, brief)
 	keys := keysFor(t, c, s)
 	c.brokers["b"].stop()
 	batch := []*core.Message{message(0, key(keys["a"])), message(1, key(keys["b"])), message(2, key(keys["a"]))}
@@ -156,32 +158,34 @@ func TestDeliverWithOneOfTwoBrokersDown(t *testing.T) {
 
 // A broker that hangs costs its own keys one timeout, and then nothing.
 func TestDeliverWithOneOfTwoBrokersSilent(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
-	s := open(t, c, quick)
+	s := open(t, c, brief)
 	keys := keysFor(t, c, s)
 	c.brokers["b"].always(action{silent: true})
 	batch := []*core.Message{message(0, key(keys["a"])), message(1, key(keys["b"]))}
 	wantClasses(t, s.Deliver(t.Context(), batch), "ok", "unknown")
-	start := time.Now()
+	asked := len(c.brokers["b"].seen())
 	wantClasses(t, s.Deliver(t.Context(), batch), "ok", "topic_blocked")
-	if took := time.Since(start); took > 150*time.Millisecond {
-		t.Errorf("the second time took %s", took)
+	if more := len(c.brokers["b"].seen()) - asked; more > 0 {
+		t.Errorf("the second time it got %d requests", more)
 	}
 }
 
 // A broker that stops reading has senders hang past their context, and all who
 // come after them on the connection.
 func TestDeliverWithBrokerThatStopsReading(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a", "b")
-	s := open(t, c, quick, `"workers":2`)
+	s := open(t, c, brief, `"workers":2`)
 	keys := keysFor(t, c, s)
 	unmute := c.brokers["b"].mute(t)
 	large := func(m *core.Message) { m.Body = make([]byte, 3<<20) }
-	for n := range 4 {
+	for n := range 3 { // one more than there are workers
 		s.brokers.note("b", true)
 		start := time.Now()
 		wantClasses(t, s.Deliver(t.Context(), []*core.Message{message(n, key(keys["b"]), large)}), "unknown")
-		if took := time.Since(start); took > time.Second {
+		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("deliver %d took %s", n, took)
 		}
 		if err := s.Deliver(t.Context(), messages(3, key(keys["a"]))); err != nil {
@@ -198,8 +202,9 @@ func TestDeliverWithBrokerThatStopsReading(t *testing.T) {
 // A connection that the network has forgotten, to a broker that works, is given
 // up with those who hang on it.
 func TestDeliverWithForgottenConnection(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "a")
-	s := open(t, c, quick)
+	s := open(t, c, brief)
 	if err := s.Deliver(t.Context(), messages(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +228,7 @@ func TestDeliverReturnsWhenContextEnds(t *testing.T) {
 	go func() { <-arrived; cancel() }()
 	start := time.Now()
 	wantClasses(t, s.Deliver(ctx, messages(1)), "unknown")
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took >= maxSendTimeout {
 		t.Errorf("took %s", took)
 	}
 	wantClasses(t, s.Deliver(ctx, messages(1)), "retry") // not even begun

@@ -23,7 +23,7 @@ func tally(results []Result) map[Status]int {
 // TestCheck: what Run finds as a test, Check finds without one.
 func TestCheck(t *testing.T) {
 	var watched []Result
-	results := Check(t.Context(), newBroker().kit(honest), func(r Result) { watched = append(watched, r) })
+	results := Check(t.Context(), newBroker().patientKit(), func(r Result) { watched = append(watched, r) })
 	if n := tally(results); len(results) != len(cases) || n[Passed] != len(cases) {
 		t.Errorf("%v, want all %d passed", n, len(cases))
 	}
@@ -71,7 +71,7 @@ func TestCheckWithoutReader(t *testing.T) {
 
 func TestCheckEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	results := Check(ctx, newBroker().kit(honest), func(r Result) {
+	results := Check(ctx, newBroker().patientKit(), func(r Result) {
 		if r.Name == cases[2].name {
 			cancel()
 		}

@@ -97,7 +97,7 @@ func (e *env) once(ctx context.Context, sink core.Sink, batch []*core.Message) e
 	result := make(chan error, 1)
 	limit := e.ample
 	if deadline, ok := ctx.Deadline(); ok {
-		limit = time.Until(deadline) + time.Second
+		limit = time.Until(deadline) + e.late
 	}
 	if e.bounded("Deliver", limit, func() { result <- sink.Deliver(ctx, batch) }) {
 		err = <-result

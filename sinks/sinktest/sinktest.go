@@ -123,7 +123,7 @@ type Kit struct {
 
 	// Timeout is what one Deliver is given while the target is in trouble; 3 s.
 	Timeout time.Duration
-	// ReadTimeout is how long a message that must arrive is waited for; 15 s.
+	// ReadTimeout is how long a message that must arrive is waited for; 1 min.
 	ReadTimeout time.Duration
 	// Quiet is how long the suite listens for messages that must not come; 150 ms.
 	Quiet time.Duration
@@ -139,6 +139,7 @@ type Kit struct {
 // the suite itself have less.
 type patience struct {
 	soon  time.Duration // a call that should have ended
+	late  time.Duration // a call that hangs, beyond its deadline
 	ample time.Duration // a call that has no deadline of its own
 	leak  time.Duration // what a sink has started, after Close
 	red   time.Duration // Health when the target is down
@@ -146,7 +147,8 @@ type patience struct {
 }
 
 func (p patience) withDefaults() patience {
-	p.soon = cmp.Or(p.soon, 500*time.Millisecond)
+	p.soon = cmp.Or(p.soon, 5*time.Second)
+	p.late = cmp.Or(p.late, 10*time.Second)
 	p.ample = cmp.Or(p.ample, 30*time.Second)
 	p.leak = cmp.Or(p.leak, 10*time.Second)
 	p.red = cmp.Or(p.red, 10*time.Second)
@@ -157,7 +159,7 @@ func (p patience) withDefaults() patience {
 // withDefaults fills in the zero fields.
 func (k Kit) withDefaults() Kit {
 	k.Timeout = cmp.Or(k.Timeout, 3*time.Second)
-	k.ReadTimeout = cmp.Or(k.ReadTimeout, 15*time.Second)
+	k.ReadTimeout = cmp.Or(k.ReadTimeout, time.Minute)
 	k.Quiet = cmp.Or(k.Quiet, 150*time.Millisecond)
 	k.Rounds = cmp.Or(k.Rounds, 100)
 	k.patience = k.patience.withDefaults()

@@ -246,7 +246,7 @@ func (e *env) awaitHealth(checker core.HealthChecker, green bool, limit time.Dur
 	var err error
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); pause(e.Context(), 20*time.Millisecond) {
 		ctx, cancel := context.WithTimeout(e.Context(), e.kit.Timeout)
-		e.bounded("Health", e.kit.Timeout+time.Second, func() { err = checker.Health(ctx) })
+		e.bounded("Health", e.kit.Timeout+e.late, func() { err = checker.Health(ctx) })
 		cancel()
 		if green == (err == nil) {
 			return
