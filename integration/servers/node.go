@@ -10,8 +10,9 @@ import (
 // Node is one server process in the hands of a test.
 type Node struct {
 	t       TB
-	what    string   // it is, for messages
-	process *process // nil if others started it
+	what    string       // it is, for messages
+	process *process     // nil if others started it
+	prepare func() error // before each start; nil: nothing is to be done
 	readyIn time.Duration
 	ready   func() error
 }
@@ -32,6 +33,11 @@ func (n *Node) launch() {
 	p := n.own()
 	if p.running() {
 		n.t.Fatalf("%s is running", n.what)
+	}
+	if n.prepare != nil {
+		if err := n.prepare(); err != nil {
+			n.t.Fatalf("prepare %s: %v", n.what, err)
+		}
 	}
 	if err := p.start(); err != nil {
 		n.t.Fatalf("%v", err)

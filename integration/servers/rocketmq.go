@@ -5,8 +5,10 @@ package servers
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -108,8 +110,29 @@ func (c *RocketMQCluster) rocketBroker(o RocketMQOptions, lib, dir string, port 
 		"org.apache.rocketmq.broker.BrokerStartup", "-n", c.nameServers[0], "-c", config)
 	p := &process{name: "broker", dir: dir, argv: argv, env: []string{"ROCKETMQ_HOME=" + dir}}
 	t.Cleanup(p.kill)
-	return &Node{t: t, what: "rocketmq broker " + c.brokerAddr, process: p, readyIn: rocketReadyIn, ready: c.brokerReady}
+	return &Node{t: t, what: "rocketmq broker " + c.brokerAddr, process: p, readyIn: rocketReadyIn, ready: c.brokerReady,
+		prepare: func() error { return dropEmptyFiles(filepath.Join(dir, "store")) }}
 }
+
+// dropEmptyFiles does what an operator must: version 4 does not start with a file
+// in its store that it was about to make when it was killed.
+func dropEmptyFiles(store string) error {
+	return filepath.WalkDir(store, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // at the first start
+			return nil
+		}
+		if err != nil || !entry.Type().IsRegular() || !mappedFile.MatchString(entry.Name()) {
+			return err
+		}
+		if info, err := entry.Info(); err != nil || info.Size() > 0 {
+			return err
+		}
+		return os.Remove(path)
+	})
+}
+
+// mappedFile is the name of a file of the store: the offset at which it begins.
+var mappedFile = regexp.MustCompile(`^\d{20}$`)
 
 // rocketJVM is the start of a command: RocketMQ reaches into parts of Java that
 // 17 has closed.

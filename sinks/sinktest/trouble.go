@@ -131,11 +131,12 @@ func targetRestarts(e *env) {
 			}
 		}
 	})
+	end := sync.OnceFunc(func() { close(stop); sender.Wait() })
+	defer end() // also if the target does not come back
 	<-begun
 	e.kit.Faults.Restart(e.TB)
 	back := time.Now()
-	close(stop)
-	sender.Wait()
+	end()
 	if late := time.Since(back); late > e.ample {
 		e.Errorf("the first success came %s after the target was back, want at most %s", late, e.ample)
 	}
