@@ -197,7 +197,9 @@ func (r *run) play(out *result) {
 		r.row.after(r)
 	}
 	leaks := r.leaks(before)
-	r.harmIf(r.deadLetters(r.bridges[0]))
+	if err := r.deadLetters(r.bridges[0]); err != nil {
+		r.find("L7", "%v", err) // all is whole again
+	}
 	r.stopBridges()
 	close(r.over)
 	r.tails.Wait()
