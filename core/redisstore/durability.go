@@ -106,21 +106,23 @@ func (d durability) check(cmd *redis.Cmd) error {
 	return nil
 }
 
-// commit runs calls that belong to one bucket, and waits until what they wrote
-// is durable. The calls have their own errors; the error returned is that of
-// the waiting.
-func (s *Store) commit(ctx context.Context, key string, calls ...call) error {
-	if !s.durable.waits() {
-		s.run(ctx, s.client, calls...)
-		return nil
-	}
+// commit runs a call, and waits until what it wrote is durable. The call has its
+// own error; the error returned is that of the waiting.
+func (s *Store) commit(ctx context.Context, c call) error {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout+s.durable.timeout)
 	defer cancel()
-	node, err := nodeOf(ctx, s.client, key)
+	node, err := nodeOf(ctx, s.client, c.key())
 	if err != nil {
-		for _, c := range calls {
-			c.SetErr(err)
-		}
+		c.SetErr(err)
+		return nil
+	}
+	return s.commitOn(ctx, node, c)
+}
+
+// commitOn is commit for calls that all go to node.
+func (s *Store) commitOn(ctx context.Context, node redis.UniversalClient, calls ...call) error {
+	if !s.durable.waits() {
+		s.run(ctx, s.client, calls...)
 		return nil
 	}
 	return s.durable.check(s.send(ctx, node, calls, s.durable.command))

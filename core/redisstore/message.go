@@ -155,7 +155,7 @@ func (s *Store) change(ctx context.Context, ref core.Ref, script *script, after 
 	all := append([]any{ref.ID, s.config.window(ref.Sink), s.keys.wakeChannel(s.config.Instance, ref.Sink), hit.bucket}, args...)
 	keys := s.keys.bucket(ref.Sink, hit.bucket)
 	c := newCall(ctx, script, keys, all...)
-	waited := s.commit(ctx, keys[0], c)
+	waited := s.commit(ctx, c)
 	receipt, err := s.readChange(c, ref, hit.bucket, after)
 	if err == nil && waited != nil {
 		err = waited

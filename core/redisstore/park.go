@@ -238,9 +238,9 @@ func (s *Store) commitGroups(ctx context.Context, groups []*parkGroup) []error {
 	for n, g := range groups {
 		calls[n] = g.call
 	}
-	s.byServer(ctx, s.client, calls, func(at []int, part []call) {
-		err := s.commit(ctx, groups[at[0]].keys[0], part...)
-		for _, n := range at {
+	byServer(ctx, s.client, calls, func(p *part) {
+		err := s.commitOn(ctx, p.node, p.calls...)
+		for _, n := range p.at {
 			waited[n] = err
 		}
 	})

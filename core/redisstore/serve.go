@@ -83,9 +83,8 @@ func (v *server) run(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long one call may keep those of other buckets waiting. Where a
-// cluster has a master that does not answer, what the others have answered is
-// dealt with only then; and two such calls still leave time to renew it.
+// patience is how long one call of the loop may take, where a master of a cluster
+// does not answer: two such calls, and what the others have is renewed in time.
 func (v *server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, v.term/3)
 }
@@ -192,7 +191,7 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// acquire tries to own buckets, in one round trip.
+// acquire tries to own buckets, in one round trip to each server.
 func (v *server) acquire(ctx context.Context, numbers []int) {
 	v.refused = false
 	if len(numbers) == 0 {
@@ -320,7 +319,7 @@ func (v *server) handOver(ctx context.Context, b *bucket) {
 	v.announce(ctx)
 }
 
-// renew prolongs the tenures, in one round trip.
+// renew prolongs the tenures, in one round trip to each server.
 func (v *server) renew(ctx context.Context) {
 	if len(v.tenures) == 0 {
 		return
@@ -333,15 +332,22 @@ func (v *server) renew(ctx context.Context) {
 		held = append(held, t)
 		calls = append(calls, newCall(ctx, v.scripts.renew, t.bucket.keys, t.bucket.token, v.term.Milliseconds()))
 	}
-	v.runByServer(ctx, v.serving, calls...)
-	for n, c := range calls {
-		switch kept, err := c.Int(); {
-		case err != nil: // the expiry decides
-		case kept == 0:
-			held[n].cancel(core.ErrOwnershipLost)
-		default:
-			held[n].expiry.Reset(time.Until(asked.Add(v.term)))
+	byServer(ctx, v.serving, calls, func(p *part) {
+		v.Store.run(ctx, v.serving, p.calls...)
+		for n, c := range p.calls { // at once: another server may not answer for long
+			held[p.at[n]].renewed(c, asked.Add(v.term))
 		}
+	})
+}
+
+// renewed deals with what Redis has answered to a renewal until then.
+func (t *tenure) renewed(c call, until time.Time) {
+	switch kept, err := c.Int(); {
+	case err != nil: // the expiry decides
+	case kept == 0:
+		t.cancel(core.ErrOwnershipLost)
+	default:
+		t.expiry.Reset(time.Until(until))
 	}
 }
 

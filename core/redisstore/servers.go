@@ -19,42 +19,42 @@ func nodeOf(ctx context.Context, client redis.UniversalClient, key string) (redi
 	return cluster.MasterForKey(ctx, key)
 }
 
-// byServer runs do for the calls of each server at the same time, with their
-// positions in calls, and returns when all have returned. The client library
-// would send them in one pipeline, too, but then a server that does not answer
-// spoils what the others have answered.
-func (s *Store) byServer(ctx context.Context, client redis.UniversalClient, calls []call, do func(at []int, part []call)) {
-	var nodes []redis.UniversalClient
-	var places [][]int
+// part is the calls of one server, with their positions among all.
+type part struct {
+	node  redis.UniversalClient
+	at    []int
+	calls []call
+}
+
+// byServer runs do for the calls of each server at the same time, and returns when
+// all have returned. The client library would send them in one pipeline, too, but
+// then a server that does not answer spoils what the others have answered.
+func byServer(ctx context.Context, client redis.UniversalClient, calls []call, do func(*part)) {
+	var parts []*part
 	for at, c := range calls {
 		node, err := nodeOf(ctx, client, c.key())
 		if err != nil {
 			c.SetErr(err)
 			continue
 		}
-		n := slices.Index(nodes, node)
+		n := slices.IndexFunc(parts, func(p *part) bool { return p.node == node })
 		if n < 0 {
-			n = len(nodes)
-			nodes, places = append(nodes, node), append(places, nil)
+			n, parts = len(parts), append(parts, &part{node: node})
 		}
-		places[n] = append(places[n], at)
+		parts[n].at, parts[n].calls = append(parts[n].at, at), append(parts[n].calls, c)
+	}
+	if len(parts) == 1 {
+		do(parts[0])
+		return
 	}
 	var running sync.WaitGroup
-	for _, at := range places {
-		part := make([]call, len(at))
-		for n, place := range at {
-			part[n] = calls[place]
-		}
-		if len(places) == 1 {
-			do(at, part)
-			return
-		}
-		running.Go(func() { do(at, part) })
+	for _, p := range parts {
+		running.Go(func() { do(p) })
 	}
 	running.Wait()
 }
 
 // runByServer is run with a pipeline of its own for each server.
 func (s *Store) runByServer(ctx context.Context, client redis.UniversalClient, calls ...call) {
-	s.byServer(ctx, client, calls, func(_ []int, part []call) { s.run(ctx, client, part...) })
+	byServer(ctx, client, calls, func(p *part) { s.run(ctx, client, p.calls...) })
 }

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/journal"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -40,7 +40,7 @@ func TestDurabilityTimeoutIsWaitedFor(t *testing.T) {
 // callers wait for a replica that does not answer.
 func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
 	t.Parallel()
-	var logged safeBuffer
+	var logged journal.Journal
 	s, replica := replicated(t, 2*time.Second, slog.New(slog.NewTextHandler(&logged, nil)))
 	const many = 300
 	var messages []*core.Message
@@ -68,24 +68,6 @@ func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
 	if text := logged.String(); strings.Contains(text, "ownership of buckets was lost") {
 		t.Errorf("the log tells:\n%s", text)
 	}
-}
-
-// safeBuffer is a bytes.Buffer for many goroutines.
-type safeBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }
 
 // TestSilentMasterOfACluster: of a cluster whose slots are not all served, the
