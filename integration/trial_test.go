@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/standstill"
 )
 
 // trial is a bridge with two sinks under a steady load: the broker that is
@@ -46,8 +47,7 @@ const (
 	// noticeable is more than a busy machine explains, beyond the hiccups that it
 	// had, and less than a sink that is held back by another shows: that waits for
 	// deadlines of three seconds and more. The figures themselves are logged.
-	noticeable  = 2 * time.Second
-	hiccupEvery = 10 * time.Millisecond
+	noticeable = 2 * time.Second
 	// caughtUp is less than so many messages, as more come all the time.
 	caughtUp = 20
 )
@@ -108,7 +108,7 @@ func (r *trial) during(what string, fault func()) {
 	r.Helper()
 	calm := time.Now()
 	time.Sleep(calmFor)
-	began, stop := time.Now(), hiccups()
+	began, stop := time.Now(), standstill.Watch()
 	defer stop()
 	fault()
 	ended := time.Now()
@@ -121,26 +121,6 @@ func (r *trial) during(what string, fault func()) {
 	if limit := quantile(before, 0.99)*12/10 + hiccup + noticeable; quantile(during, 0.99) > limit {
 		r.Errorf("%s: the other sink's lateness p99 went from %s to %s", what, quantile(before, 0.99), quantile(during, 0.99))
 	}
-}
-
-// hiccups measures how long at most the machine keeps from a goroutine what it
-// needs to wake up. The result ends it.
-func hiccups() (stop func() time.Duration) {
-	done, longest := make(chan struct{}), make(chan time.Duration, 1)
-	go func() {
-		most := time.Duration(0)
-		for {
-			asked := time.Now()
-			select {
-			case <-time.After(hiccupEvery):
-				most = max(most, time.Since(asked)-hiccupEvery)
-			case <-done:
-				longest <- most
-				return
-			}
-		}
-	}()
-	return sync.OnceValue(func() time.Duration { close(done); return <-longest })
 }
 
 // otherLateness is that of the other sink's messages that were due in a span.

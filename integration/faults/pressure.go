@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -38,41 +37,19 @@ const longestStandstill = 500 * time.Millisecond
 type meter struct {
 	began    time.Time
 	pressure time.Duration
-	over     chan struct{}
-	stood    atomic.Int64 // nanoseconds: the longest standstill
+	stood    time.Duration // the longest standstill
 }
 
-func newMeter() *meter {
-	return &meter{began: time.Now(), pressure: pressure(), over: make(chan struct{})}
-}
-
-// run looks for standstills until stop.
-func (m *meter) run() {
-	const every = 10 * time.Millisecond
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-tick.C:
-		case <-m.over:
-			return
-		}
-		now := time.Now()
-		m.stood.Store(max(m.stood.Load(), int64(now.Sub(last)-every)))
-		last = now
-	}
-}
-
-func (m *meter) stop() { close(m.over) }
+func newMeter() *meter { return &meter{began: time.Now(), pressure: pressure()} }
 
 // disturbed tells what was wrong with the machine; empty if nothing was.
 func (m *meter) disturbed() string {
 	share := float64(pressure()-m.pressure) / float64(time.Since(m.began))
-	switch stood := time.Duration(m.stood.Load()); {
+	switch {
 	case share > mostPressure:
 		return fmt.Sprintf("something waited for a processor %.0f %% of the time", 100*share)
-	case stood > longestStandstill:
-		return fmt.Sprintf("the machine stood still for %s", stood.Round(time.Millisecond))
+	case m.stood > longestStandstill:
+		return fmt.Sprintf("the machine stood still for %s", m.stood.Round(time.Millisecond))
 	}
 	return ""
 }

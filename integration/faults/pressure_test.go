@@ -19,19 +19,12 @@ func TestMeterTellsADisturbedMachine(t *testing.T) {
 	} {
 		m := newMeter()
 		m.pressure += test.pressure
-		m.stood.Store(int64(test.stood))
+		m.stood = test.stood
 		m.began = m.began.Add(-time.Minute)
 		if got := m.disturbed(); (got != "") != test.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-}
-
-func TestMeterRunsUntilStop(t *testing.T) {
-	m, ended := newMeter(), make(chan struct{})
-	go func() { m.run(); close(ended) }()
-	m.stop()
-	<-ended
 }
 
 func TestWhatAStandstillExcuses(t *testing.T) {

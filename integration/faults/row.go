@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/integration/standstill"
 )
 
 // row is one line of the matrix: what is done to the system, and what must hold.
@@ -147,9 +148,9 @@ func play(w *row, seed uint64, o options) result {
 	r.soakFor = o.soak
 	r.oldCommit = o.old
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}}
-	go load.run()
+	stop := standstill.Watch()
 	h.do(func() { r.play(&out) })
-	load.stop()
+	load.stood = stop()
 	out.took, out.dir = time.Since(load.began), h.dir
 	switch disturbed := load.disturbed(); {
 	case out.verdict == failed && disturbed != "" && excusable(out.findings):

@@ -34,10 +34,7 @@ func (r *run) killMaster() {
 	r.sentinel.Master.Kill()
 	r.awaitFailover()
 	r.sentinel.Master.Start()
-	r.awaitPair()
-	over()
-	r.epoch, r.paired = r.sentinel.Epoch(), time.Now()
-	r.sleep(2 * time.Second)
+	r.endFailover(over)
 }
 
 func (r *run) pauseMaster() {
@@ -46,6 +43,11 @@ func (r *run) pauseMaster() {
 	r.sleep(6 * time.Second)
 	r.awaitFailover()
 	r.sentinel.Master.Resume()
+	r.endFailover(over)
+}
+
+// endFailover ends the fault when there is a master with a replica again.
+func (r *run) endFailover(over func()) {
 	r.awaitPair()
 	over()
 	r.epoch, r.paired = r.sentinel.Epoch(), time.Now()

@@ -30,17 +30,9 @@ func (r *run) everything() {
 func (r *run) anyFault(b *bridge) {
 	switch node := r.redis.node; r.dice.IntN(7) {
 	case 0:
-		over := r.strike("redis killed")
-		node.Kill()
-		r.sleep(r.between(0, time.Second))
-		node.Start()
-		over()
+		r.outage("redis killed", node.Kill, node.Start, 0, time.Second)
 	case 1:
-		over := r.strike("redis paused")
-		node.Pause()
-		r.sleep(r.between(500*time.Millisecond, 4*time.Second))
-		node.Resume()
-		over()
+		r.outage("redis paused", node.Pause, node.Resume, 500*time.Millisecond, 4*time.Second)
 	case 2:
 		over := r.strike("redis full")
 		node.MustDo("CONFIG", "SET", "maxmemory", "1mb")

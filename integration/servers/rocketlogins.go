@@ -58,16 +58,15 @@ func (c *RocketMQCluster) AllowToSend(user string, topics ...string) {
 func (c *RocketMQCluster) administer(code int, fields map[string]string, body any) {
 	c.t.Helper()
 	text, err := json.Marshal(body)
-	if err != nil {
-		c.t.Fatalf("administer rocketmq, request %d: %v", code, err)
+	if err == nil {
+		err = poll(nil, rocketAdminIn, func() error {
+			_, err := rocketCallWith(c.brokerAddr, code, fields, text)
+			if err != nil && strings.Contains(err.Error(), "is existed") { // an earlier try, whose answer was late
+				return nil
+			}
+			return err
+		})
 	}
-	err = poll(nil, rocketAdminIn, func() error {
-		_, err := rocketCallWith(c.brokerAddr, code, fields, text)
-		if err != nil && strings.Contains(err.Error(), "is existed") { // an earlier try, whose answer was late
-			return nil
-		}
-		return err
-	})
 	if err != nil {
 		c.t.Fatalf("administer rocketmq, request %d: %v", code, err)
 	}

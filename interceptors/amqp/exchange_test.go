@@ -6,37 +6,19 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/journal"
 )
 
-// lines is a log that can be asked.
-type lines struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(line)
-}
-
-func (l *lines) have(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.all.String(), text)
-}
-
 // logged runs an intake whose log can be asked.
-func (r *rig) logged(more map[string]any) (*running, *lines) {
+func (r *rig) logged(more map[string]any) (*running, *journal.Journal) {
 	r.t.Helper()
-	log := new(lines)
+	log := new(journal.Journal)
 	made, err := New("door", r.config(more), r.interceptor(nil), slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		r.t.Fatal(err)
@@ -104,7 +86,7 @@ func TestExchangeMadeAnew(t *testing.T) {
 	if err := door.stop(); err != nil {
 		t.Error(err)
 	}
-	if log.have("trouble") {
+	if strings.Contains(log.String(), "trouble") {
 		t.Error("the intake has begun anew")
 	}
 }
@@ -119,7 +101,7 @@ func TestExchangeOfAnotherType(t *testing.T) {
 	r.awaitExchange(r.URL(), "delaybridge."+name)
 	r.deleteExchange(name)
 	r.declareExchange(name, amqp091.ExchangeDirect)
-	waitFor(t, "a report", func() bool { return log.have("declare exchange " + name) })
+	waitFor(t, "a report", func() bool { return strings.Contains(log.String(), "declare exchange "+name) })
 	r.deleteExchange(name)
 	r.reaches(name, "mended")
 }
@@ -147,7 +129,7 @@ func TestOperatorsOwn(t *testing.T) {
 	if err := door.stop(); err != nil {
 		t.Error(err)
 	}
-	if log.have("trouble") {
-		t.Errorf("the intake has begun anew: %s", log.all.String())
+	if strings.Contains(log.String(), "trouble") {
+		t.Errorf("the intake has begun anew: %s", log)
 	}
 }

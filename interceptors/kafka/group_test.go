@@ -5,6 +5,7 @@ package kafkadoor
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,14 +13,17 @@ import (
 	"github.com/segmentio/kafka-go/sasl/plain"
 )
 
-// silent is the address of a broker that takes connections and never answers.
-func silent(t testing.TB) string {
+// silent is the address of a broker that takes connections and never answers. It
+// tells of the first.
+func silent(t testing.TB) (address string, taken <-chan struct{}) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
+	first := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(first) })
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -27,9 +31,10 @@ func silent(t testing.TB) string {
 				return
 			}
 			t.Cleanup(func() { conn.Close() })
+			tell()
 		}
 	}()
-	return listener.Addr().String()
+	return listener.Addr().String(), first
 }
 
 // TestSilentSeed: one broker of several that never answers does not keep an
@@ -38,7 +43,8 @@ func TestSilentSeed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
-	door := r.run(r.intake([]string{topic}, map[string]any{"brokers": append([]string{silent(t)}, r.Addrs()...)}))
+	seed, _ := silent(t)
+	door := r.run(r.intake([]string{topic}, map[string]any{"brokers": append([]string{seed}, r.Addrs()...)}))
 	r.fill(topic, 1, 0, 10)
 	r.store.await(t, 10)
 	r.grow(topic, 2)
@@ -53,7 +59,7 @@ func TestSilentLogin(t *testing.T) {
 	dial, release := s.mortal(t.Context())
 	defer release()
 	i := &Intake{settings: s}
-	address := silent(t)
+	address, _ := silent(t)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := i.groupConfig(dial, nil, nil, nil).Dialer.DialContext(context.Background(), "tcp", address)

@@ -102,7 +102,8 @@ func TestTopicMadeAnewAndLonger(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
 	gone := make(chan struct{})
-	log := slog.New(atTrouble{r.logger().Handler(), sync.OnceFunc(func() { close(gone) })})
+	trouble := func(record slog.Record) bool { return record.Level >= slog.LevelWarn }
+	log := slog.New(atRecord{r.logger().Handler(), trouble, sync.OnceFunc(func() { close(gone) })})
 	made, err := New("door", r.config([]string{topic}, nil), r.interceptor(), log)
 	if err != nil {
 		t.Fatal(err)
@@ -116,23 +117,6 @@ func TestTopicMadeAnewAndLonger(t *testing.T) {
 	r.fillNamed(topic, 0, 2, 12)
 	r.store.await(t, 12)
 	wantNamed(t, r, topic, 12)
-}
-
-// atTrouble does something at each warning or error.
-type atTrouble struct {
-	slog.Handler
-	do func()
-}
-
-func (h atTrouble) Handle(ctx context.Context, record slog.Record) error {
-	if record.Level >= slog.LevelWarn {
-		h.do()
-	}
-	return h.Handler.Handle(ctx, record)
-}
-
-func (h atTrouble) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return atTrouble{h.Handler.WithAttrs(attrs), h.do}
 }
 
 // TestCommittedBeyondEnd: an offset that the partition has not come to counts as

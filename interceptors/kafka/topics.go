@@ -17,13 +17,16 @@ var errTopicsChanged = errors.New("topics have changed")
 // topic of which the broker does not say that for sure is left out.
 type topicCounts map[string]int
 
-// existing leaves out topics that there are not: as long as a member of a group
+// missing tells that there is no such topic.
+func (c topicCounts) missing(topic string) bool {
+	partitions, known := c[topic]
+	return known && partitions == 0
+}
+
+// existing leaves out topics that are missing: as long as a member of a group
 // names one, the library gives no member any partition of any topic.
 func (c topicCounts) existing(topics []string) []string {
-	return slices.DeleteFunc(slices.Clone(topics), func(topic string) bool {
-		partitions, known := c[topic]
-		return known && partitions == 0
-	})
+	return slices.DeleteFunc(slices.Clone(topics), c.missing)
 }
 
 // changed tells whether now is something else. What it leaves out may be as it
@@ -95,8 +98,7 @@ func (m *member) awaitTopics(ctx context.Context) topicCounts {
 
 // logMissing tells of topics that are not there, if it has not told of the same.
 func (m *member) logMissing(counts topicCounts) {
-	there := counts.existing(m.settings.topics)
-	missing := slices.DeleteFunc(slices.Clone(m.settings.topics), func(topic string) bool { return slices.Contains(there, topic) })
+	missing := slices.DeleteFunc(slices.Clone(m.settings.topics), func(topic string) bool { return !counts.missing(topic) })
 	if len(missing) > 0 && !slices.Equal(missing, m.missing) {
 		m.log.Warn("topics do not exist, they are read once they do", "intake", m.name, "topics", missing)
 	}

@@ -34,19 +34,23 @@ func (r *rig) grow(topic string, partitions int) {
 	}
 }
 
-// atRecord does something when a text is logged for the first time.
+// atRecord does something at each record that is so.
 type atRecord struct {
 	slog.Handler
-	text string
-	once *sync.Once
-	do   func()
+	so func(slog.Record) bool
+	do func()
 }
 
 func (h atRecord) Handle(ctx context.Context, record slog.Record) error {
-	if record.Message == h.text {
-		h.once.Do(h.do)
+	if h.so(record) {
+		h.do()
 	}
 	return h.Handler.Handle(ctx, record)
+}
+
+func (h atRecord) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
 }
 
 // TestMorePartitionsMeanwhile: partitions that a topic is given after they were
@@ -54,7 +58,8 @@ func (h atRecord) Handle(ctx context.Context, record slog.Record) error {
 func TestMorePartitionsMeanwhile(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
-	log := slog.New(atRecord{r.logger().Handler(), "intake has its partitions", new(sync.Once), func() { r.grow(topic, 3) }})
+	shared := func(record slog.Record) bool { return record.Message == "intake has its partitions" }
+	log := slog.New(atRecord{r.logger().Handler(), shared, sync.OnceFunc(func() { r.grow(topic, 3) })})
 	made, err := New("door", r.config([]string{topic}, nil), r.interceptor(), log)
 	if err != nil {
 		t.Fatal(err)

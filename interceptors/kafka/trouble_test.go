@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -221,23 +220,9 @@ func TestOneNotThereYet(t *testing.T) {
 
 // TestSilentBroker: one that never answers does not keep an intake from ending.
 func TestSilentBroker(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	accepted := make(chan net.Conn, 10)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- conn
-		}
-	}()
+	address, taken := silent(t)
 	in := core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"})
-	door, err := New("door", json.RawMessage(`{"brokers": ["`+listener.Addr().String()+`"], "topics": ["a"], "sink": "out", "topic": "b", "request_timeout": "10m"}`), in, nil)
+	door, err := New("door", json.RawMessage(`{"brokers": ["`+address+`"], "topics": ["a"], "sink": "out", "topic": "b", "request_timeout": "10m"}`), in, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +230,7 @@ func TestSilentBroker(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- door.Run(ctx) }()
-	defer (<-accepted).Close()
+	<-taken
 	cancel()
 	select {
 	case err := <-done:

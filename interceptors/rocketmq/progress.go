@@ -39,14 +39,16 @@ func (p *progress) markAgain(q *queue) {
 	}
 }
 
-// takeOf takes the marks of one queue.
-func (p *progress) takeOf(at place) map[place]int64 {
+// takeOf takes the marks of some queues.
+func (p *progress) takeOf(queues []*reading) map[place]int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	taken := make(map[place]int64)
-	if offset, ok := p.open[at]; ok {
-		taken[at] = offset
-		delete(p.open, at)
+	for _, q := range queues {
+		if offset, ok := p.open[q.place]; ok {
+			taken[q.place] = offset
+			delete(p.open, q.place)
+		}
 	}
 	return taken
 }
@@ -107,11 +109,7 @@ func (m *member) commitAll(ctx context.Context) bool {
 func (m *member) commitGone(ctx context.Context, gone []*reading) {
 	m.progress.turn.Lock()
 	defer m.progress.turn.Unlock()
-	last := make(map[place]int64)
-	for _, r := range gone {
-		maps.Copy(last, m.progress.takeOf(r.place))
-	}
-	m.commitOnce(ctx, last) // if that fails, the next member knows the messages by their IDs
+	m.commitOnce(ctx, m.progress.takeOf(gone)) // if that fails, the next member knows the messages by their IDs
 }
 
 // commitAgain has the places of all queues committed anew: another member that

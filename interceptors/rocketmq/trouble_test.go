@@ -3,7 +3,6 @@
 package rocketmqdoor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/journal"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -308,7 +308,7 @@ func TestLogin(t *testing.T) {
 	r.wire.settings.credentials = credentials{accessKey: servers.RocketMQAdmin, secretKey: servers.RocketMQAdminSecret}
 	r.send(topic, 0, "bad", "")
 	r.send(topic, 0, "good", props("delaybridge-delay", "1h"))
-	var said lines
+	var said journal.Journal
 	config := r.config([]string{topic}, map[string]any{"access_key": servers.RocketMQAdmin, "secret_key": "wrong-secret"})
 	refused, err := New("door", config, r.interceptor(), slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
@@ -316,15 +316,15 @@ func TestLogin(t *testing.T) {
 	}
 	wrong := r.run(refused)
 	admin["reject_topic"] = rejects
-	eventually(t, "a refusal in the log", func() bool { return strings.Contains(said.text(), "can't join the consumer group") })
+	eventually(t, "a refusal in the log", func() bool { return strings.Contains(said.String(), "can't join the consumer group") })
 	if report := wrong.Report(); report.Parked > 0 || report.Rejected > 0 {
 		t.Errorf("with a wrong secret: %+v", report)
 	}
 	if err := wrong.stop(); err != nil {
 		t.Error(err)
 	}
-	if strings.Contains(said.text(), "secret") {
-		t.Errorf("the log has the secret: %s", said.text())
+	if strings.Contains(said.String(), "secret") {
+		t.Errorf("the log has the secret: %s", said.String())
 	}
 	door := r.run(r.intake([]string{topic}, admin))
 	r.store.await(t, 1)
@@ -335,24 +335,6 @@ func TestLogin(t *testing.T) {
 	if err := door.stop(); err != nil {
 		t.Error(err)
 	}
-}
-
-// lines is a log that can be looked at.
-type lines struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(line)
-}
-
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
 }
 
 // TestBrokerKilled is also the test on version 4: what it has acknowledged is

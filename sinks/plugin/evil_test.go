@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/delaybridge/delaybridge/core"
+	kept "github.com/delaybridge/delaybridge/integration/journal"
 )
 
 // evilDir is where the evil plugin is built, once.
@@ -57,32 +58,17 @@ func evilPath(t testing.TB) string {
 }
 
 // journal is a log that is read back.
-type journal struct {
-	mu    sync.Mutex
-	lines bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.lines.Write(p)
-}
+type journal struct{ kept.Journal }
 
 func (j *journal) log() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-func (j *journal) text() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.lines.String()
 }
 
 // with returns the records whose message is msg.
 func (j *journal) with(t testing.TB, msg string) []map[string]any {
 	t.Helper()
 	var found []map[string]any
-	for line := range strings.Lines(j.text()) {
+	for line := range strings.Lines(j.String()) {
 		var record map[string]any
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
 			t.Fatalf("%v in line %q", err, line)
@@ -140,7 +126,7 @@ func openEvil(t testing.TB, mode string, change ...func(*settings)) *evilSink {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Log(core.Shorten(e.journal.text(), 5000))
+			t.Log(core.Shorten(e.journal.String(), 5000))
 		}
 	})
 	return e

@@ -60,7 +60,7 @@ func FuzzOutput(f *testing.F) {
 			}
 		}
 		s.end()
-		text := j.text()
+		text := j.String()
 		if !utf8.ValidString(text) || strings.Count(text, "\n") > strings.Count(string(printed), "\n")+2 {
 			t.Errorf("%q became %q", printed, text)
 		}

@@ -313,7 +313,7 @@ func TestFlood(t *testing.T) {
 	if len(dropped) == 0 || dropped[0]["lines"].(float64) < 1000 {
 		t.Errorf("dropped %v", dropped)
 	}
-	text := e.journal.text()
+	text := e.journal.String()
 	if strings.ContainsAny(text, "\x1b\x07\r") || !strings.Contains(text, `\\x1b[31mred\\x1b[0m \\a and`) {
 		t.Errorf("logged %q", core.Shorten(text, 500))
 	}
