@@ -2,7 +2,11 @@
 
 package rocketmqdoor
 
-import "testing"
+import (
+	"log/slog"
+	"sync"
+	"testing"
+)
 
 // TestCommittedAgain: what a member that had the queue before commits late is put
 // right by the one that has it now, also if no more messages come.
@@ -19,4 +23,31 @@ func TestCommittedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the commit once more", func() bool { return r.committed(topic, 0) == 5 })
+}
+
+// TestMarkedMeanwhile: what a commit could not tell a broker is with the other
+// marks again, which a queue adds to. The race detector is part of the test.
+func TestMarkedMeanwhile(t *testing.T) {
+	i := &Intake{name: "door", log: slog.New(slog.DiscardHandler)}
+	m := &member{Intake: i, progress: newProgress(), cluster: newCluster(&i.settings, nil)} // which knows no broker
+	const last = 1000
+	at := []place{{topic: "t", broker: "b", number: 0}, {topic: "t", broker: "b", number: 1}}
+	var marking sync.WaitGroup
+	for _, p := range at {
+		marking.Go(func() {
+			for offset := range int64(last + 1) {
+				m.progress.mark(p, offset)
+			}
+		})
+	}
+	for range last {
+		m.commitAll(t.Context())
+	}
+	marking.Wait()
+	if m.commitAll(t.Context()) {
+		t.Error("all is said to be committed, and no broker was told")
+	}
+	if open := m.progress.take(); len(open) != len(at) || open[at[0]] != last || open[at[1]] != last {
+		t.Fatalf("left to commit is %v", open)
+	}
 }

@@ -61,7 +61,8 @@ func (p *progress) take() map[place]int64 {
 	return taken
 }
 
-// putBack returns what could not be committed, unless there is newer.
+// putBack returns what could not be committed, unless there is newer. open is
+// the progress's from now on.
 func (p *progress) putBack(open map[place]int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,10 +99,11 @@ func (m *member) commitAll(ctx context.Context) bool {
 	m.progress.turn.Lock()
 	defer m.progress.turn.Unlock()
 	open := m.commitOnce(ctx, m.progress.take())
-	if len(open) > 0 {
-		m.progress.putBack(open)
+	if len(open) == 0 {
+		return true
 	}
-	return len(open) == 0
+	m.progress.putBack(open)
+	return false
 }
 
 // commitGone commits what queues have reached that are read no more, now or never:
