@@ -88,10 +88,13 @@ func (c *client) makeConn(ctx context.Context, address string) (*conn, error) {
 	return nil, &connectError{address: address, class: connectClass(err), err: err}
 }
 
-// begin starts to read, and to watch for idleness and the end of the sink.
+// begin starts to read, and to watch for idleness and the end of the sink. These
+// may come before made is complete, so they end no more than the socket, and
+// whoever reads from it closes the rest.
 func (c *client) begin(made *conn) bool {
-	made.idle = time.AfterFunc(c.idleTimeout, made.close)
-	made.release = context.AfterFunc(c.ctx, made.close)
+	hangUp := func() { made.raw.Close() }
+	made.idle = time.AfterFunc(c.idleTimeout, hangUp)
+	made.release = context.AfterFunc(c.ctx, hangUp)
 	if !c.start(made.read) {
 		made.close()
 		return false
