@@ -17,9 +17,9 @@ import (
 // the same ID is then safe.
 type Store interface {
 	// Park makes messages durable, each alone, and returns one Receipt for each
-	// in order. It makes the ID of a message whose Generated is set. A message that is refused has Receipt.Err set: ErrConflict,
-	// ErrUnavailable or ErrUnknown. The messages must have passed Limits.Check;
-	// the store keeps no reference to them.
+	// in order. It makes the ID of a message whose Generated is set. A message that
+	// is refused has Receipt.Err set: ErrConflict, ErrUnavailable or ErrUnknown. The
+	// messages must have passed Limits.Check; the store keeps no reference to them.
 	Park(ctx context.Context, messages ...*Message) []Receipt
 
 	// Get returns the message and its state. ErrNotFound: neither stored nor

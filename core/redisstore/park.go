@@ -41,15 +41,18 @@ type parker struct {
 	tickets sync.Pool
 }
 
-// parking is one message on its way into the store.
+// parking is one message on its way into the store. It is a copy: a caller that
+// gives up has its message back at once, and the flight may still be to come.
 type parking struct {
-	message *core.Message
-	bucket  int
-	payload []byte
-	due     int64  // as park.lua wants it
-	member  string // in the due set, if the guess of its number is right
-	receipt *core.Receipt
-	ticket  *ticket
+	id, sink string
+	kind     parkKind
+	bucket   int
+	payload  []byte
+	due      int64  // as park.lua wants it
+	expires  int64  // likewise, with kindExpires
+	member   string // in the due set, if the guess of its number is right
+	receipt  *core.Receipt
+	ticket   *ticket
 }
 
 // ticket tells one caller of Park that all its messages have their answers.
@@ -92,10 +95,8 @@ func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Rece
 	batch := make([]parking, len(messages))
 	t := s.parker.ticket(len(messages))
 	for n, m := range messages {
-		p := &batch[n]
-		*p = parking{message: m, bucket: s.place(m, anywhere), due: whenMillis(core.When{At: m.DeliverAt, After: m.Delay}),
-			receipt: &receipts[n], ticket: t}
-		p.payload = appendPayload(make([]byte, 0, len(m.Body)+len(m.Topic)+len(m.Key)+16+maxTail), m)
+		bucket := s.place(m, anywhere) // which makes the id, too
+		batch[n] = newParking(m, bucket, &receipts[n], t)
 		receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Durability: s.durable.level}
 	}
 	if err := s.parker.add(batch); err != nil {
@@ -107,8 +108,17 @@ func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Rece
 	return s.parker.await(ctx, t, receipts)
 }
 
+func newParking(m *core.Message, bucket int, receipt *core.Receipt, t *ticket) parking {
+	return parking{id: m.ID, sink: m.Sink, kind: kindOf(m), bucket: bucket,
+		payload: appendPayload(make([]byte, 0, len(m.Body)+len(m.Topic)+len(m.Key)+16+maxTail), m),
+		due:     whenMillis(core.When{At: m.DeliverAt, After: m.Delay}),
+		expires: whenMillis(core.When{At: m.ExpiresAt, After: m.TTL}),
+		receipt: receipt, ticket: t}
+}
+
 // await waits for the flights, which end in bounded time by themselves. A
-// caller that gives up earlier gets copies, as the flight still writes.
+// caller that gives up earlier gets copies, as the flight still writes into all
+// but ID and Sink.
 func (k *parker) await(ctx context.Context, t *ticket, receipts []core.Receipt) []core.Receipt {
 	select {
 	case <-t.landed:
@@ -218,7 +228,7 @@ func (s *Store) parkAll(load []*parking) {
 func (s *Store) group(load []*parking) []*parkGroup {
 	open, groups := make(map[bucketAddress]*parkGroup, s.keys.buckets), make([]*parkGroup, 0, s.keys.buckets)
 	for _, p := range load {
-		at := bucketAddress{p.message.Sink, p.bucket}
+		at := bucketAddress{p.sink, p.bucket}
 		g := open[at]
 		if g == nil || len(g.load) == maxParkMessages || g.size+len(p.payload) > maxParkBytes && g.size > 0 {
 			g = &parkGroup{sink: at.sink, bucket: at.bucket, keys: s.keys.bucket(at.sink, at.bucket)}

@@ -29,8 +29,8 @@ func (s *Store) parkArgs(g *parkGroup) []any {
 	args := make([]any, 0, 16+4*len(g.load))
 	args = append(args, s.keys.wakeChannel(s.config.Instance, g.sink), g.bucket, s.config.window(g.sink), flags)
 	for load := g.load; len(load) > 0; {
-		kind, n := kindOf(load[0].message), 1
-		for n < len(load) && kindOf(load[n].message) == kind {
+		kind, n := load[0].kind, 1
+		for n < len(load) && load[n].kind == kind {
 			n++
 		}
 		args = append(args, kind.kind, kind.priority, n)
@@ -50,10 +50,10 @@ func (s *Store) readyRun(args []any, g *parkGroup, load []*parking) []any {
 	seq := s.numbers.reserve(g.sink, g.bucket, len(load))
 	args = append(args, seq)
 	for n, p := range load {
-		number := appendSeq(make([]byte, 0, seqLen+len(p.message.ID)), seq+int64(n))
+		number := appendSeq(make([]byte, 0, seqLen+len(p.id)), seq+int64(n))
 		p.payload = append(append(p.payload, number...), kindGenerated)
-		p.member = string(append(number, p.message.ID...))
-		args = append(args, &p.message.ID, p.payload)
+		p.member = string(append(number, p.id...))
+		args = append(args, &p.id, p.payload)
 	}
 	for _, p := range load {
 		args = append(args, &p.due, &p.member)
@@ -63,10 +63,9 @@ func (s *Store) readyRun(args []any, g *parkGroup, load []*parking) []any {
 
 func otherRun(args []any, load []*parking, kind parkKind) []any {
 	for _, p := range load {
-		m := p.message
-		args = append(args, &m.ID, &p.due, p.payload)
+		args = append(args, &p.id, &p.due, p.payload)
 		if kind.kind&kindExpires != 0 {
-			args = append(args, whenMillis(core.When{At: m.ExpiresAt, After: m.TTL}))
+			args = append(args, &p.expires)
 		}
 	}
 	return args

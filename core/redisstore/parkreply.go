@@ -50,7 +50,7 @@ func (s *Store) readParked(g *parkGroup, waited error) {
 // readTaken turns what park.lua says of a taken id into a receipt.
 func readTaken(reply any, r *core.Receipt) {
 	parts, _ := reply.([]any)
-	*r = core.Receipt{ID: r.ID, Sink: r.Sink, Durability: r.Durability}
+	r.State, r.DeliverAt = "", time.Time{}
 	if len(parts) != 3 {
 		r.Durability, r.Err = "", core.ErrConflict
 		return

@@ -144,3 +144,49 @@ func TestParkRefusesWhatNobodyWaitsFor(t *testing.T) {
 	}
 	s.parker.mu.Unlock()
 }
+
+// TestGivenUpParkKeepsNoMessage: who gives up waiting may do with the messages
+// what they like, also while these are still on their way or wait to be, and
+// though some turn out to be known. The race detector is part of the test.
+func TestGivenUpParkKeepsNoMessage(t *testing.T) {
+	t.Parallel()
+	server := servers.Redis(t, servers.RedisOptions{})
+	s := open(t, Config{Addrs: []string{server.Addr()}})
+	message := func(id string) *core.Message {
+		return &core.Message{ID: id, Sink: "orders", Topic: "t", Body: []byte(id), Delay: time.Hour, TTL: 2 * time.Hour}
+	}
+	if r := s.Park(t.Context(), message("known"))[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	server.Pause()
+	ctx, giveUp := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer giveUp()
+	var callers sync.WaitGroup
+	for n := range 20 { // one flight, and what waits for the next
+		callers.Go(func() {
+			mine := []*core.Message{message("known"), message(fmt.Sprint("m", n)), {Sink: "orders", Topic: "t", Generated: true, Delay: time.Hour}}
+			for _, r := range s.Park(ctx, mine...) {
+				if !errors.Is(r.Err, core.ErrUnknown) {
+					t.Errorf("given up: %v", r.Err)
+				}
+			}
+			for _, m := range mine {
+				*m = core.Message{ID: "other", Sink: "other", Priority: 1, Generated: !m.Generated}
+			}
+		})
+	}
+	callers.Wait()
+	server.Resume()
+	until(t, "all is parked", func() bool {
+		for n := range 20 {
+			entry, err := s.Get(t.Context(), core.Ref{Sink: "orders", ID: fmt.Sprint("m", n)})
+			if err != nil || string(entry.Message.Body) != fmt.Sprint("m", n) {
+				return false
+			}
+		}
+		return true
+	})
+	if _, err := s.Get(t.Context(), core.Ref{Sink: "other", ID: "other"}); !errors.Is(err, core.ErrNotFound) {
+		t.Errorf("what was never parked: %v", err)
+	}
+}
