@@ -66,6 +66,7 @@ func (d *Dispatcher) Run(ctx context.Context, bucket Bucket) error {
 	loop := bucketLoop{Dispatcher: d, bucket: bucket}
 	for ctx.Err() == nil {
 		if err := loop.step(ctx); err != nil {
+			loop.awaitStuck(ctx) // as the next Run knows nothing of it
 			return err
 		}
 	}

@@ -69,7 +69,10 @@ func (v *server) run(ctx context.Context) error {
 			}
 		case <-tick.C:
 			v.turn(inner, ctx.Err() == nil)
-		case note := <-heard:
+		case note, open := <-heard:
+			if !open { // the store has been closed, against its contract
+				heard = nil
+			}
 			v.hear(inner, note, ctx.Err() == nil)
 		case t := <-v.ended:
 			v.leaveBucket(inner, t)
