@@ -25,7 +25,7 @@ type rabbitTarget struct {
 	server *servers.RabbitMQServer
 
 	mu     sync.Mutex // held while a message is taken, and to keep any from being taken
-	seen   map[string]bool
+	seen   map[sending]bool
 	failed bool // the harness did, so there is no end of the queue to wait for
 }
 
@@ -36,7 +36,7 @@ func rabbitSinks(r *run) string {
 }
 
 func (r *run) startRabbit() *rabbitTarget {
-	q := &rabbitTarget{run: r, server: servers.RabbitMQ(r), seen: map[string]bool{}}
+	q := &rabbitTarget{run: r, server: servers.RabbitMQ(r), seen: map[sending]bool{}}
 	r.rabbit = q
 	q.do(func(c *amqp.Channel) error {
 		return errors.Join(q.declareExchange(c), q.declareQueue(c), q.bind(c))
@@ -148,13 +148,16 @@ func (q *rabbitTarget) take(channel *amqp.Channel) (bool, error) {
 		l.headers = append(l.headers, header{name, &text})
 	}
 	l.headers = sorted(l.headers)
-	copyOf := fmt.Sprint(d.MessageId, d.Headers["delaybridge-attempt"])
-	if !d.Redelivered || !q.seen[copyOf] {
+	sent := sending{d.MessageId, fmt.Sprint(d.Headers["delaybridge-attempt"])}
+	if !d.Redelivered || !q.seen[sent] {
 		q.run.land(l)
 	}
-	q.seen[copyOf] = true
+	q.seen[sent] = true
 	return true, d.Ack(false)
 }
+
+// sending is one send of one message, as the broker knows it.
+type sending struct{ id, attempt string }
 
 // holdBack keeps the harness from taking messages while f runs.
 func (q *rabbitTarget) holdBack(f func()) {
