@@ -21,6 +21,7 @@ func FuzzLogRejected(f *testing.F) {
 	f.Add("\" records=0 err=\"", "\"} {\"level\":\"ERROR\"", 2)
 	f.Add(strings.Repeat("i", 1<<16), strings.Repeat("r", 1<<16), 3)
 	f.Add("\xff", "\xc2", 500)
+	f.Add("\\", "0", 160)
 	f.Fuzz(func(t *testing.T, id, reason string, records int) {
 		var plain, object bytes.Buffer
 		items := []Item{{Message: &core.Message{ID: id}}}
@@ -48,9 +49,10 @@ func FuzzLogRejected(f *testing.F) {
 }
 
 // spelled is s as it stands in the log: quoted if it could be taken for more
-// than one word. slog does not count DEL among the control characters.
+// than one word. slog does not count DEL among the control characters, and has no
+// quotes for a backslash alone.
 func spelled(s string) string {
-	quoted, rest := strconv.Quote(s), strings.ReplaceAll(s, "\x7f", "")
+	quoted, rest := strconv.Quote(s), strings.NewReplacer("\x7f", "", `\`, "").Replace(s)
 	if s == "" || strconv.Quote(rest) != `"`+rest+`"` || strings.ContainsAny(s, " =") {
 		return quoted
 	}
