@@ -60,7 +60,7 @@ func (r *rig) next(deliveries <-chan amqp091.Delivery) amqp091.Delivery {
 	select {
 	case d := <-deliveries:
 		return d
-	case <-time.After(30 * time.Second):
+	case <-time.After(60 * time.Second):
 		r.t.Fatal("nothing arrived")
 		return amqp091.Delivery{}
 	}

@@ -110,7 +110,7 @@ func numbered(from, to int) []amqp091.Publishing {
 // take returns the next message of a queue, which must come soon.
 func (r *rig) take(channel *amqp091.Channel, queue string) amqp091.Delivery {
 	r.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		d, ok, err := channel.Get(queue, true)
 		if err != nil {
 			r.t.Fatalf("get from %s: %v", queue, err)

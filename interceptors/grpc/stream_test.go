@@ -300,7 +300,7 @@ func TestShutdownCutsOffWhatDoesNotEnd(t *testing.T) {
 func TestSlowReaderIsHeldUp(t *testing.T) {
 	f := newFixture(t, Config{MaxBatch: 20})
 	conn := dial(t, f.addr, grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
-	ctx, cancel := context.WithCancel(f.ctx())
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	stream, err := bridgev1.NewBridgeServiceClient(conn).PublishStream(ctx)
 	if err != nil {

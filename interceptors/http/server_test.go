@@ -201,7 +201,7 @@ func TestProblemPages(t *testing.T) {
 }
 
 func TestSlowClients(t *testing.T) {
-	f := newFixture(t, Config{ReadHeaderTimeout: 300 * time.Millisecond, ReadTimeout: 600 * time.Millisecond})
+	f := newFixture(t, Config{ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 3 * time.Second})
 	t.Run("heads that do not end", func(t *testing.T) {
 		var conns []net.Conn
 		for range 200 {

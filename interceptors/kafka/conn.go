@@ -77,8 +77,8 @@ func (s *settings) mortal(ctx context.Context) (dial dialFunc, release func()) {
 		if err != nil {
 			return nil, err
 		}
-		context.AfterFunc(life, func() { conn.Close() })
-		return impatient{conn, s.dialTimeout}, nil
+		forget := context.AfterFunc(life, func() { conn.Close() })
+		return &impatient{conn, s.dialTimeout, forget}, nil
 	}
 	return dial, func() { stop(); end() }
 }
@@ -87,7 +87,14 @@ func (s *settings) mortal(ctx context.Context) (dial dialFunc, release func()) {
 // nothing else is said. The group's library sets no limit to a login.
 type impatient struct {
 	net.Conn
-	limit time.Duration
+	limit  time.Duration
+	forget func() bool // by whom it would be closed in the end
+}
+
+// Close implements net.Conn.
+func (c impatient) Close() error {
+	c.forget()
+	return c.Conn.Close()
 }
 
 func (c impatient) SetDeadline(t time.Time) error      { return c.Conn.SetDeadline(c.atLatest(t)) }

@@ -5,9 +5,11 @@ package kafkadoor
 import (
 	"context"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl/plain"
@@ -44,7 +46,7 @@ func TestSilentSeed(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
 	seed, _ := silent(t)
-	door := r.run(r.intake([]string{topic}, map[string]any{"brokers": append([]string{seed}, r.Addrs()...)}))
+	door := r.run(r.intake([]string{topic}, hasty(map[string]any{"brokers": append([]string{seed}, r.Addrs()...)})))
 	r.fill(topic, 1, 0, 10)
 	r.store.await(t, 10)
 	r.grow(topic, 2)
@@ -73,6 +75,31 @@ func TestSilentLogin(t *testing.T) {
 	case <-time.After(60 * time.Second):
 		t.Error("it waits for ever")
 	}
+}
+
+// TestClosedIsForgotten: a connection that the group's library has closed is not
+// kept until the intake ends.
+func TestClosedIsForgotten(t *testing.T) {
+	t.Parallel()
+	type one struct{ net.Conn }
+	var made weak.Pointer[one]
+	s := settings{dial: func(context.Context, string, string) (net.Conn, error) {
+		near, _ := net.Pipe()
+		conn := &one{near}
+		made = weak.Make(conn)
+		return conn, nil
+	}}
+	dial, release := s.mortal(t.Context())
+	defer release()
+	conn, err := dial(t.Context(), "tcp", "anywhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	waitFor(t, "it is forgotten", func() bool {
+		runtime.GC()
+		return made.Value() == nil
+	})
 }
 
 // stranger is another member of the group of a rig, which reads nothing and does
@@ -105,10 +132,14 @@ func TestNothingSharedOut(t *testing.T) {
 	topic, later := r.topic(".delayed", 2), r.name+".later"
 	door := r.run(r.intake([]string{topic}, nil)) // the leader, as it comes first
 	waitFor(t, "it has both partitions", func() bool { return assigned(door) == 2 })
-	empty := make(chan struct{}, 10)
+	empty := make(chan struct{}, 1)
 	r.stranger(func(g *kafka.Generation) {
-		if len(g.Assignments[topic]) == 0 {
-			empty <- struct{}{}
+		if len(g.Assignments[topic]) > 0 {
+			return
+		}
+		select {
+		case empty <- struct{}{}:
+		default: // it is known
 		}
 	}, topic, later)
 	<-empty

@@ -6,9 +6,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -20,12 +25,33 @@ func (r *rig) remake(topic string, partitions int) {
 	r.CreateTopic(topic, partitions)
 }
 
+// remove deletes a topic and waits until no broker has its first partition any
+// more: what is written until then goes into the log that is deleted.
 func (r *rig) remove(topic string) {
 	r.t.Helper()
 	answer, err := r.client.DeleteTopics(r.t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topic}})
 	if err != nil || answer.Errors[topic] != nil {
 		r.t.Fatal(err, answer)
 	}
+	waitFor(r.t, "the topic is gone", func() bool {
+		return !slices.ContainsFunc(r.Addrs(), func(address string) bool { return has(address, topic) })
+	})
+}
+
+// has tells whether a broker may have the first partition of a topic, whatever
+// is known of its leader.
+func has(address, topic string) bool {
+	raw, err := net.DialTimeout("tcp", address, 20*time.Second)
+	if err != nil {
+		return true
+	}
+	conn := kafka.NewConnWith(raw, kafka.ConnConfig{Topic: topic})
+	defer conn.Close()
+	if conn.SetDeadline(time.Now().Add(20*time.Second)) != nil {
+		return true
+	}
+	_, err = conn.ReadLastOffset()
+	return !errors.Is(err, kafka.UnknownTopicOrPartition)
 }
 
 // fillNamed produces records whose messages have IDs of their own: those made of
@@ -102,8 +128,12 @@ func TestTopicMadeAnewAndLonger(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
 	gone := make(chan struct{})
-	trouble := func(record slog.Record) bool { return record.Level >= slog.LevelWarn }
-	log := slog.New(atRecord{r.logger().Handler(), trouble, sync.OnceFunc(func() { close(gone) })})
+	var armed atomic.Bool
+	noticed := func(record slog.Record) bool {
+		lost := strings.HasPrefix(record.Message, "partition is not the one") || strings.HasPrefix(record.Message, "topics do not exist")
+		return lost && armed.Load()
+	}
+	log := slog.New(atRecord{r.logger().Handler(), noticed, sync.OnceFunc(func() { close(gone) })})
 	made, err := New("door", r.config([]string{topic}, nil), r.interceptor(), log)
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +141,7 @@ func TestTopicMadeAnewAndLonger(t *testing.T) {
 	r.run(made)
 	r.fillNamed(topic, 0, 0, 2)
 	r.store.await(t, 2)
+	armed.Store(true)
 	r.remove(topic)
 	<-gone
 	r.CreateTopic(topic, 1)

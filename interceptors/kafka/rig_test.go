@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -69,10 +70,12 @@ func (r *rig) intake(topics []string, more map[string]any) *Intake {
 	return made
 }
 
+// config has timeouts that a machine which stands still keeps: what they cut off
+// is done again, or by another member.
 func (r *rig) config(topics []string, more map[string]any) json.RawMessage {
 	r.t.Helper()
 	c := map[string]any{"brokers": r.Addrs(), "topics": topics, "group": r.name, "sink": "out", "topic": "orders",
-		"session_timeout": "6s", "dial_timeout": "1s", "request_timeout": "2s"}
+		"session_timeout": "30s", "dial_timeout": "5s", "request_timeout": "10s"}
 	for name, value := range more {
 		c[name] = value
 	}
@@ -81,6 +84,13 @@ func (r *rig) config(topics []string, more map[string]any) json.RawMessage {
 		r.t.Fatal(err)
 	}
 	return raw
+}
+
+// hasty adds timeouts for tests that wait until they have run out.
+func hasty(more map[string]any) map[string]any {
+	c := map[string]any{"session_timeout": "6s", "dial_timeout": "1s", "request_timeout": "2s"}
+	maps.Copy(c, more)
+	return c
 }
 
 func (r *rig) interceptor() *core.Interceptor {
@@ -175,7 +185,7 @@ func (f *found) header(name string) string {
 func (r *rig) read(topic string, want int) []found {
 	r.t.Helper()
 	var all []found
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for offset := int64(0); len(all) < want; {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("%d records in %s, want %d", len(all), topic, want)
@@ -270,9 +280,9 @@ func clone(m *core.Message) *core.Message {
 // until waits for what ok looks at with the lock held.
 func (s *spyStore) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	late := time.AfterFunc(60*time.Second, func() { s.changed.Broadcast() })
+	late := time.AfterFunc(120*time.Second, func() { s.changed.Broadcast() })
 	defer late.Stop()
-	deadline := time.Now().Add(59 * time.Second)
+	deadline := time.Now().Add(119 * time.Second)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !ok() {

@@ -63,9 +63,12 @@ func (r *rig) intake(topics []string, more map[string]any) *Intake {
 	return made
 }
 
+// config has a timeout that a machine which stands still keeps: what it cuts off
+// moves queues, and is read again.
 func (r *rig) config(topics []string, more map[string]any) json.RawMessage {
 	r.t.Helper()
-	c := map[string]any{"name_servers": r.NameServers(), "topics": topics, "group": r.name, "sink": "out", "topic": "orders"}
+	c := map[string]any{"name_servers": r.NameServers(), "topics": topics, "group": r.name, "sink": "out", "topic": "orders",
+		"request_timeout": "20s"}
 	for name, value := range more {
 		c[name] = value
 	}

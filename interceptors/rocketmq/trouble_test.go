@@ -224,6 +224,9 @@ func TestMembers(t *testing.T) {
 		a, b := first.Report(), second.Report()
 		return a.Parked == 2*half && b.Parked == 2*half && a.Lag == 0 && b.Lag == 0
 	})
+	for queue := range 4 {
+		eventually(t, "the commit", func() bool { return r.committed(topic, queue) == half })
+	}
 	if err := first.stop(); err != nil {
 		t.Error(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -90,7 +91,7 @@ func (s *Sink) Health(ctx context.Context) error {
 func (s *Sink) Close() error {
 	s.end(errClosed)
 	var group sync.WaitGroup
-	for _, l := range append(s.links, s.apart) {
+	for _, l := range slices.Concat(s.links, []*link{s.apart}) {
 		group.Go(l.close)
 	}
 	group.Wait()

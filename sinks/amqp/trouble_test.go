@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -250,7 +251,7 @@ func testMemoryAlarm(t *testing.T, r *rabbit) {
 		t.Errorf("Health during the alarm: %v, want class blocked", err)
 	}
 	r.MemoryAlarm(false)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		verdicts, _ = deliver(t, s, 5*time.Second, message(queue, "after"))
 		if verdicts[0] == nil {
 			break
@@ -288,7 +289,7 @@ func testBrokerPauses(t *testing.T, r *rabbit) {
 		t.Error("Health is good while the broker is paused")
 	}
 	r.Resume()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		verdicts, _ := deliver(t, s, 3*time.Second, message(queue, "after"))
 		if verdicts[0] == nil {
 			break
@@ -297,8 +298,16 @@ func testBrokerPauses(t *testing.T, r *rabbit) {
 			t.Fatalf("after the pause: %v", verdicts[0])
 		}
 	}
-	if got := r.bodies(t, queue); len(got) > 3 {
-		t.Errorf("arrived: %q, want at most one during the pause", got)
+	// What is sent again until it is confirmed may arrive more than once.
+	got := r.bodies(t, queue)
+	during := 0
+	for _, body := range got {
+		if body == "during" {
+			during++
+		}
+	}
+	if during > 1 || !slices.Contains(got, "before") || !slices.Contains(got, "after") {
+		t.Errorf("arrived: %q, want at most one of the pause", got)
 	}
 }
 
@@ -309,7 +318,7 @@ func TestOtherNodesAreTried(t *testing.T) {
 	closeAtEnd(t, s)
 	mustDeliver(t, s, message(queue, "1"))
 	s.links[0].current.kill(errors.New("killed by the test"))
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		verdicts, _ := deliver(t, s, 5*time.Second, message(queue, "2"))
 		if verdicts[0] == nil {
 			break
@@ -351,18 +360,40 @@ func TestRefusedConnections(t *testing.T) {
 	}
 }
 
-// TestDialsAreRationed calls a sink again and again whose broker is down.
+// TestDialsAreRationed calls a sink again and again whose broker is down, for
+// as long as a few dials take.
 func TestDialsAreRationed(t *testing.T) {
 	s := openTest(t, nil, "amqp://127.0.0.1:1/")
 	closeAtEnd(t, s)
-	deadline := time.Now().Add(300 * time.Millisecond)
-	for time.Now().Before(deadline) {
-		verdicts, _ := deliver(t, s, time.Second, message("queue", "1"))
+	failures := func() int {
+		s.links[0].mu.Lock()
+		defer s.links[0].mu.Unlock()
+		return s.links[0].failures
+	}
+	begin := time.Now()
+	took := func() time.Duration { return time.Since(begin) }
+	for took() < 300*time.Millisecond || failures() < 2 && took() < 30*time.Second {
+		verdicts, _ := deliver(t, s, 10*time.Second, message("queue", "1"))
 		checkClass(t, verdicts[0], core.Retry)
 	}
-	s.links[0].mu.Lock()
-	defer s.links[0].mu.Unlock()
-	if n := s.links[0].failures; n < 2 || n > 8 {
-		t.Errorf("%d dials in 300ms, want a few", n)
+	if n, most := failures(), 8+int(took()/(250*time.Millisecond)); n < 2 || n > most {
+		t.Errorf("%d dials in %s, want a few", n, took())
+	}
+}
+
+// TestCloseTwiceAtOnce: neither Close writes what the other reads.
+func TestCloseTwiceAtOnce(t *testing.T) {
+	s := openTest(t, map[string]any{"connections": 3}, "amqp://127.0.0.1:1/")
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if spare := s.links[:cap(s.links)]; slices.Contains(spare, s.apart) {
+		t.Error("Close wrote behind the links")
 	}
 }

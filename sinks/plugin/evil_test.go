@@ -88,7 +88,8 @@ type evilSink struct {
 	record  string // the file of what was delivered
 }
 
-// settingsFor are those of the evil plugin, with a pace that tests can wait for.
+// settingsFor are those of the evil plugin. It has long to say that it lives, as
+// it may get no processor for a while.
 func settingsFor(t testing.TB, mode string) settings {
 	t.Helper()
 	record := filepath.Join(t.TempDir(), "record")
@@ -98,8 +99,12 @@ func settingsFor(t testing.TB, mode string) settings {
 		t.Fatal(err)
 	}
 	s.startTimeout = time.Minute
+	s.pace.check = 20 * time.Second
 	return s
 }
+
+// watchful is for plugins that never say that they live.
+func watchful(s *settings) { s.pace.check = 2 * time.Second }
 
 func recordOf(s settings) string {
 	var c struct{ Record string }

@@ -30,9 +30,9 @@ func TestBadStarts(t *testing.T) {
 		{"netrpc", "", "the plugin does not serve grpc, the fifth part of its first line on stdout", 0},
 		{"elsewhere", "", `the plugin listens on tcp "192.0.2.1:25": it must be a unix socket, or tcp on 127.0.0.1`, 0},
 		{"closes-stdout", "", "the program ended without saying where it listens, or closed its stdout", 0},
-		{"silent", "", "the plugin was not ready within start_timeout, 300ms", 300 * time.Millisecond},
-		{"no-health", "", "the plugin was not ready within start_timeout, 1s", time.Second},
-		{"mute-server", "", "the plugin was not ready within start_timeout, 1s", time.Second},
+		{"silent", "", "the plugin was not ready within start_timeout, 2s", 2 * time.Second},
+		{"no-health", "", "the plugin was not ready within start_timeout, 2s", 2 * time.Second},
+		{"mute-server", "", "the plugin was not ready within start_timeout, 2s", 2 * time.Second},
 		{"plain", "mtls", "is true, as it is unless you say otherwise, but the plugin showed no certificate: set mtls: false for a plugin that can't do it", 0},
 		{"pretends-tls", "mtls", "is true, as it is unless you say otherwise, and the plugin could not do it", 0},
 		{"dies-in-configure", "", "the plugin's process ended: exit status 4", 0},
@@ -85,7 +85,7 @@ func TestFaultsOfThePluginsOwnSettings(t *testing.T) {
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
 	verifyNothingLeft(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	began := time.Now()
 	if _, err := open(ctx, settingsFor(t, "silent"), (&journal{}).log()); !errors.Is(err, context.DeadlineExceeded) {

@@ -76,11 +76,7 @@ func hostile() []*core.Message {
 }
 
 func openAt(t testing.TB, nameServer string, settings ...string) core.Sink {
-	sink, err := Open(t.Context(), configAt(nameServer, settings...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sink
+	return openSink(t, configAt(nameServer, settings...))
 }
 
 // configAt has a timeout just below that of the suite's kit, so that the sink

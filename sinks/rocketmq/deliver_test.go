@@ -18,23 +18,32 @@ import (
 func open(t *testing.T, c *cluster, settings ...string) *Sink {
 	t.Helper()
 	settings = append([]string{fmt.Sprintf(`"name_servers":[%q]`, c.names.address())}, settings...)
-	sink, err := Open(t.Context(), json.RawMessage("{"+strings.Join(settings, ",")+"}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openSink(t, json.RawMessage("{"+strings.Join(settings, ",")+"}"))
 	t.Cleanup(func() {
-		if err := sink.Close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return sink.(*Sink)
+	return s
+}
+
+// openSink returns a sink that has as long to close as a machine may stand still.
+func openSink(t testing.TB, config json.RawMessage) *Sink {
+	t.Helper()
+	sink, err := Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sink.(*Sink)
+	s.closeTimeout = 30 * time.Second
+	return s
 }
 
 // quick is for what never succeeds, brief for what must although a timeout comes
-// first.
+// first: it has room for that of a name server.
 const (
 	quick = `"send_timeout":"200ms"`
-	brief = `"send_timeout":"2s"`
+	brief = `"send_timeout":"3s"`
 )
 
 func message(n int, change ...func(*core.Message)) *core.Message {

@@ -96,7 +96,7 @@ func TestOpenAndCloseLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for c.brokers["a"].connections() > 0 {
 		select {
 		case <-time.After(5 * time.Millisecond):

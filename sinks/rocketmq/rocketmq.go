@@ -65,13 +65,16 @@ type Sink struct {
 
 	routes    *routes
 	questions questions
+
+	closeTimeout time.Duration // bounds Close
 }
 
 // maxLeft bounds the producers that were left behind and not yet shut down.
 const maxLeft = 8
 
 func newSink(c Config) *Sink {
-	s := &Sink{config: c, nameServers: c.NameServers, routes: newRoutes(), workers: make(chan struct{}, c.Workers), parcels: newParcels()}
+	s := &Sink{config: c, nameServers: c.NameServers, routes: newRoutes(), workers: make(chan struct{}, c.Workers), parcels: newParcels(),
+		closeTimeout: closeTimeout}
 	s.brokers = newBrokers(s.tryBroker)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -120,7 +123,7 @@ func (s *Sink) leaveBehind(p *producer) {
 	})
 }
 
-// closeTimeout bounds Close.
+// closeTimeout bounds Close, but in tests.
 const closeTimeout = 2 * time.Second
 
 // Close ends all sends, whose outcome is then unknown, and lets go of the
@@ -139,8 +142,8 @@ func (s *Sink) Close() error {
 	select {
 	case <-ended:
 		return nil
-	case <-after(closeTimeout):
-		return fmt.Errorf("close rocketmq sink: producers did not end within %s", closeTimeout)
+	case <-after(s.closeTimeout):
+		return fmt.Errorf("close rocketmq sink: producers did not end within %s", s.closeTimeout)
 	}
 }
 

@@ -136,16 +136,50 @@ func (e *env) deliver(ctx context.Context, sink core.Sink, batch ...*core.Messag
 	return verdicts
 }
 
-// mustDeliver delivers in good times: all must be confirmed.
+// mustDeliver delivers in good times: all must be confirmed, though not at once.
 func (e *env) mustDeliver(sink core.Sink, batch ...*core.Message) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), e.ample)
+	e.insist(e.ample, sink, batch)
+}
+
+// pauses are those before what was not confirmed is sent again.
+var pauses = [...]time.Duration{20 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second}
+
+// insist delivers within limit: all must be confirmed. Good times have moments in
+// which a machine stands still for longer than a sink waits for its target, so
+// what a sink would try again is sent again, as the same attempt. It returns how
+// often that was done.
+func (e *env) insist(limit time.Duration, sink core.Sink, batch []*core.Message) (repeats int) {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), limit)
 	defer cancel()
-	for i, err := range e.deliver(ctx, sink, batch...) {
-		if err != nil {
+	for {
+		verdicts := e.deliver(ctx, sink, batch...)
+		if batch = e.unconfirmed(batch, verdicts, repeats < len(pauses) && ctx.Err() == nil); len(batch) == 0 {
+			return repeats
+		}
+		e.Logf("%d of %d messages are sent again", len(batch), len(verdicts))
+		pause(ctx, pauses[repeats])
+		repeats++
+	}
+}
+
+// unconfirmed returns the messages that are worth another try, if there is to be
+// one; all others without a confirm are failures.
+func (e *env) unconfirmed(batch []*core.Message, verdicts []error, another bool) (left []*core.Message) {
+	e.Helper()
+	for i, err := range verdicts {
+		class := core.ClassOf(err)
+		switch {
+		case err == nil:
+		case another && !e.Failed() && (class == core.Retry || class == core.Unknown):
+			e.Logf("message %d of %d: %v", i+1, len(batch), err)
+			left = append(left, batch[i])
+		default:
 			e.Errorf("message %d of %d: %v", i+1, len(batch), err)
 		}
 	}
+	return left
 }
 
 // deliverWithin is deliver with a deadline.

@@ -115,6 +115,7 @@ func mutants() map[string]struct {
 } {
 	var kept [][]byte
 	var keptMu sync.Mutex
+	const keptAtMost, keptEach = 40, 4 << 20 // far more than K28 allows, after a few failures
 	return map[string]struct {
 		wrap func(*memory) core.Sink
 		want string
@@ -307,7 +308,9 @@ func mutants() map[string]struct {
 				if err != nil && len(batch[0].Body) == 10_000 {
 					keptMu.Lock()
 					defer keptMu.Unlock()
-					kept = append(kept, make([]byte, 200_000))
+					if len(kept) < keptAtMost {
+						kept = append(kept, make([]byte, keptEach))
+					}
 				}
 				return err
 			}}
@@ -379,6 +382,11 @@ func mutants() map[string]struct {
 	}
 }
 
+// caseOf is the case with a number like K1.
+func caseOf(number string) testCase {
+	return cases[slices.IndexFunc(cases, func(c testCase) bool { return strings.HasPrefix(c.name, number+" ") })]
+}
+
 // fails tells whether a case finds a fault within a few runs: some faults show
 // only if goroutines meet in a certain order.
 func fails(t *testing.T, c testCase, kit Kit) bool {
@@ -395,11 +403,35 @@ func TestMutantsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit := newBroker().kit(mutant.wrap)
 			for _, number := range strings.Fields(mutant.want) {
-				at := slices.IndexFunc(cases, func(c testCase) bool { return strings.HasPrefix(c.name, number+" ") })
-				if !fails(t, cases[at], kit) {
-					t.Errorf("passes %s", cases[at].name)
+				if c := caseOf(number); !fails(t, c, kit) {
+					t.Errorf("passes %s", c.name)
 				}
 			}
 		})
+	}
+}
+
+// TestOneMomentIsPardoned: a machine that stands still once, for longer than the
+// sink waits, does not make the sink a bad one.
+func TestOneMomentIsPardoned(t *testing.T) {
+	for _, class := range []core.Class{core.Retry, core.Unknown} {
+		for _, number := range strings.Fields("K1 K2 K10 K24 K26 K27") {
+			var calls atomic.Int32
+			kit := newBroker().kit(func(s *memory) core.Sink {
+				return &mutant{memory: s, deliver: func(ctx context.Context, batch []*core.Message) error {
+					if calls.Add(1) != 1 {
+						return s.Deliver(ctx, batch)
+					}
+					if class == core.Unknown {
+						s.Deliver(ctx, batch)
+					}
+					return core.Classify(class, errors.New("no answer in time"))
+				}}
+			})
+			kit.ReadTimeout, kit.patience = 0, patience{}
+			if r := check(t.Context(), caseOf(number), kit); r.Status != Passed {
+				t.Errorf("%s with one try of class %s: %s %q", r.Name, class, r.Status, r.Log)
+			}
+		}
 	}
 }

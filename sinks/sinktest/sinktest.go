@@ -147,12 +147,12 @@ type patience struct {
 }
 
 func (p patience) withDefaults() patience {
-	p.soon = cmp.Or(p.soon, 5*time.Second)
+	p.soon = cmp.Or(p.soon, 10*time.Second)
 	p.late = cmp.Or(p.late, 10*time.Second)
 	p.ample = cmp.Or(p.ample, 30*time.Second)
 	p.leak = cmp.Or(p.leak, 10*time.Second)
-	p.red = cmp.Or(p.red, 10*time.Second)
-	p.green = cmp.Or(p.green, 30*time.Second)
+	p.red = cmp.Or(p.red, time.Minute)
+	p.green = cmp.Or(p.green, time.Minute)
 	return p
 }
 
