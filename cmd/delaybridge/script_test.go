@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/delaybridge/delaybridge/core"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 // which the client commands find by DELAYBRIDGE_URL, and two commands more:
 //
 //	exits CODE COMMAND...   runs a command that must end with that code
-//	eventually COMMAND...   runs a command until it succeeds, for up to 10 s
+//	eventually COMMAND...   runs a command until it succeeds, for up to a minute
 func TestScript(t *testing.T) {
 	example, err := filepath.Abs("../../config.example.yaml")
 	if err != nil {
@@ -38,6 +40,7 @@ func TestScript(t *testing.T) {
 			e.Setenv(envURL, url)
 			e.Setenv("GORACE", raceOptions)
 			e.Setenv("EXAMPLE", example)
+			setTimes(e)
 			e.Defer(func() {
 				if code := stop(); code != exitOK {
 					t.Errorf("dev ended with code %d", code)
@@ -47,6 +50,17 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "eventually": eventually},
 	})
+}
+
+// setTimes gives the scripts a time to come, as one in another time zone and as
+// the bridge writes it, and the times around it.
+func setTimes(e *testscript.Env) {
+	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 100)
+	due := day.Add(500 * time.Millisecond)
+	e.Setenv("DUE", due.In(time.FixedZone("", -3600)).Format("2006-01-02T15:04:05.0Z07:00"))
+	e.Setenv("DUE_UTC", due.Format(core.TimeFormat))
+	e.Setenv("BEFORE_DUE", day.Format(time.RFC3339))
+	e.Setenv("AFTER_DUE", day.Add(time.Hour).Format(time.RFC3339))
 }
 
 // raceOptions keeps the race detector from holding up each exit by a second.
@@ -68,7 +82,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := ts.Exec(args[0], args[1:]...)
 		if err == nil {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestStore(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
 		Open: func(_ *testing.T, c storetest.Config) core.Store {
-			return memstore.New(memstore.Config{Buckets: c.Buckets, DedupeWindow: c.DedupeWindow})
+			return memstore.New(memstore.Config{Buckets: c.Buckets, DedupeWindow: c.DedupeWindow, Guard: storetest.Guard})
 		},
 		Second: func(_ *testing.T, first core.Store) core.Store { return first },
 		Kill:   func(_ *testing.T, store core.Store) { store.(*memstore.Store).Kill() },

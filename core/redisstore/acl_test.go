@@ -40,7 +40,7 @@ func TestUserOfDocsWaitsForReplicas(t *testing.T) {
 	makeUser(t, server, documentedUser(t, "~delaybridge:*"))
 	servers.Redis(t, servers.RedisOptions{ReplicaOf: server})
 	for _, level := range []string{DurabilityReplicated, DurabilityFsync} {
-		config := asUser(Config{Addrs: []string{server.Addr()}, Durability: level, DurabilityTimeout: 10 * time.Second})
+		config := asUser(Config{Addrs: []string{server.Addr()}, Durability: level, DurabilityTimeout: time.Minute})
 		s := open(t, config)
 		r := s.Park(t.Context(), &core.Message{ID: "a", Sink: "orders", Topic: "t", Delay: time.Hour})[0]
 		if r.Err != nil || r.Durability != level {
@@ -65,7 +65,7 @@ func TestUserOfDocsOnACluster(t *testing.T) {
 
 func TestUserOfDocsOnSentinels(t *testing.T) {
 	t.Parallel()
-	group := servers.Sentinel(t, 1)
+	group := servers.Sentinel(t, 1, servers.Calm)
 	for _, server := range []*servers.RedisServer{group.Master, group.Replica} {
 		makeUser(t, server, documentedUser(t, "~delaybridge:*"))
 	}
@@ -142,13 +142,9 @@ func deliverOne(t *testing.T, c Config) {
 	sink := newCollector(1)
 	stop := serve(t, s, sink, core.RetryPolicy{})
 	defer stop()
-	if r := s.Park(t.Context(), &core.Message{ID: "a", Sink: "orders", Topic: "t"})[0]; r.Err != nil {
-		t.Fatal(r.Err)
-	}
+	parkUntilAccepted(t, s, &core.Message{ID: "a", Sink: "orders", Topic: "t"})
 	sink.await(t)
-	if err := s.Health(t.Context()); err != nil {
-		t.Error(err)
-	}
+	until(t, "it is healthy", func() bool { return s.Health(t.Context()) == nil })
 }
 
 // wantNoRefusal fails if the server has refused the user anything: also what

@@ -53,9 +53,9 @@ func clusterConfig(t *testing.T, c *servers.Cluster) Config {
 
 func TestClusterWaitsForReplicas(t *testing.T) {
 	t.Parallel()
-	cluster := servers.FailoverCluster(t, 3, 1)
+	cluster := servers.FailoverCluster(t, 3, 1, servers.Calm)
 	config := clusterConfig(t, cluster)
-	config.Durability, config.DurabilityTimeout = DurabilityReplicated, 10*time.Second
+	config.Durability, config.DurabilityTimeout = DurabilityReplicated, time.Minute
 	s := open(t, config)
 	for _, r := range s.Park(t.Context(), spread(48)...) {
 		if r.Err != nil || r.Durability != DurabilityReplicated {
@@ -64,7 +64,7 @@ func TestClusterWaitsForReplicas(t *testing.T) {
 	}
 	cluster.Replicas[0].Pause()
 	defer cluster.Replicas[0].Resume()
-	s.durable.timeout = 200 * time.Millisecond
+	s.durable.timeout = 2 * time.Second
 	failed := 0
 	for _, r := range s.Park(t.Context(), spread(48)...) {
 		if r.Err != nil {

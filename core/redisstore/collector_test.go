@@ -50,7 +50,7 @@ func (c *collector) await(t *testing.T) {
 	t.Helper()
 	select {
 	case <-c.all:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		c.mu.Lock()
 		t.Errorf("%d of %d messages arrived", len(c.seen), c.want)
 		c.mu.Unlock()
@@ -75,9 +75,15 @@ func (c *collector) repeats() (n int) {
 func serve(t *testing.T, s *Store, sink core.Sink, retry core.RetryPolicy) (stop func()) {
 	t.Helper()
 	d := &core.Dispatcher{Name: "orders", Sink: sink, Retry: retry}
+	return serveWith(t, s, d.Run)
+}
+
+// serveWith has work done on the buckets of sink "orders" until stop is called.
+func serveWith(t *testing.T, s *Store, work func(context.Context, core.Bucket) error) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, "orders", d.Run) }()
+	go func() { ended <- s.Serve(ctx, "orders", work) }()
 	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -66,6 +66,8 @@ type Config struct {
 	DedupeWindows map[string]time.Duration
 
 	Log *slog.Logger // nil discards
+
+	timeout time.Duration // of a command; tests wait longer than commandTimeout
 }
 
 // The levels of durability; see Config.Durability.
@@ -125,6 +127,7 @@ func (c Config) withDefaults() Config {
 	c.Ownership = cmp.Or(c.Ownership, 5*time.Second)
 	c.Guard = cmp.Or(c.Guard, 5*time.Second)
 	c.DedupeWindow = cmp.Or(c.DedupeWindow, 2*time.Minute)
+	c.timeout = cmp.Or(c.timeout, commandTimeout)
 	if c.Instance == "" {
 		c.Instance = instanceName()
 	}
@@ -153,8 +156,8 @@ func (c Config) window(sink string) int64 {
 // Time bounds towards Redis. The client library's own defaults are minutes in
 // the worst case.
 const (
-	dialTimeout    = time.Second
 	commandTimeout = 3 * time.Second
+	dialShare      = 3               // of a command's time, to connect
 	stateReload    = 5 * time.Second // of a cluster's slots; the default is a minute
 )
 
@@ -164,7 +167,7 @@ func (c Config) connect() redis.UniversalClient {
 		Addrs: c.Addrs, MasterName: c.MasterName, DB: c.DB, TLSConfig: c.TLS, ClientName: "delaybridge",
 		Username: c.Username, Password: c.Password,
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
-		DialTimeout: dialTimeout, DialerRetries: 1, ReadTimeout: commandTimeout + c.DurabilityTimeout, WriteTimeout: commandTimeout,
+		DialTimeout: c.timeout / dialShare, DialerRetries: 1, ReadTimeout: c.timeout + c.DurabilityTimeout, WriteTimeout: c.timeout,
 		ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
 		PipelinePoolSize: -1, PoolSize: poolSize, MinIdleConns: 2,
 	}

@@ -109,7 +109,7 @@ func (d durability) check(cmd *redis.Cmd) error {
 // commit runs a call, and waits until what it wrote is durable. The call has its
 // own error; the error returned is that of the waiting.
 func (s *Store) commit(ctx context.Context, c call) error {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout+s.durable.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout+s.durable.timeout)
 	defer cancel()
 	node, err := nodeOf(ctx, s.client, c.key())
 	if err != nil {

@@ -24,7 +24,7 @@ type facts struct {
 // inspect reads the facts from every master. It needs no more than INFO; what
 // CONFIG GET refuses to tell is taken as not given.
 func (s *Store) inspect(ctx context.Context) (facts, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
 	all := facts{aof: true, always: true, waitAOF: true, replicas: 1 << 30}
 	var mu sync.Mutex

@@ -30,7 +30,7 @@ func TestRefusesWhatWouldLoseMessages(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			redis := servers.Redis(t, test.options)
-			config := Config{Addrs: []string{redis.Addr()}}
+			config := Config{Addrs: []string{redis.Addr()}, timeout: testTimeout}
 			if test.edit != nil {
 				test.edit(&config)
 			}
@@ -162,7 +162,7 @@ func TestPolicyIsLookedAtFromTimeToTime(t *testing.T) {
 func TestFormatAndBucketsMustAgree(t *testing.T) {
 	redis := servers.SharedRedis(t)
 	config := freshConfig(t)
-	config.Buckets = 4
+	config.Buckets, config.timeout = 4, testTimeout
 	open(t, config)
 
 	same := config
@@ -184,7 +184,7 @@ func TestFormatAndBucketsMustAgree(t *testing.T) {
 func TestReplicatedMeansThatReplicasHaveIt(t *testing.T) {
 	master := servers.Redis(t, servers.RedisOptions{})
 	replica := servers.Redis(t, servers.RedisOptions{ReplicaOf: master})
-	s := open(t, Config{Addrs: []string{master.Addr()}, DurabilityTimeout: 10 * time.Second})
+	s := open(t, Config{Addrs: []string{master.Addr()}, DurabilityTimeout: time.Minute})
 	if s.Durability() != DurabilityReplicated {
 		t.Fatalf("auto chose %s with a replica connected", s.Durability())
 	}
@@ -207,7 +207,7 @@ func TestReplicatedMeansThatReplicasHaveIt(t *testing.T) {
 	replica.Resume()
 	s.durable.timeout = 10 * time.Second
 	m.ID = "b"
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		r := s.Park(t.Context(), m)[0]
 		if r.Err == nil && r.Duplicate {
 			break
@@ -281,7 +281,7 @@ func TestDamagedRecordIsADeadLetterAndHoldsUpNobody(t *testing.T) {
 
 func TestLargeBodiesMakeSmallBatches(t *testing.T) {
 	config := freshConfig(t)
-	config.Buckets, config.Ownership = 1, time.Minute // nobody renews it here
+	config.Buckets, config.Ownership = 1, time.Hour // nobody renews it here
 	s := open(t, config)
 	messages := make([]*core.Message, 500)
 	for n := range messages {

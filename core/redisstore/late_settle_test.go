@@ -48,7 +48,7 @@ func TestSettleOfWhatWasRolledBack(t *testing.T) {
 func bucketWith(t *testing.T, ids ...string) (*Store, *bucket) {
 	t.Helper()
 	config := freshConfig(t)
-	config.Buckets, config.Ownership = 1, time.Minute
+	config.Buckets, config.Ownership = 1, time.Hour // nobody renews it here
 	s := open(t, config)
 	for _, id := range ids {
 		if r := s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", DeliverAt: time.Now().Add(-time.Second)})[0]; r.Err != nil {

@@ -206,7 +206,7 @@ type parkGroup struct {
 
 // parkAll parks a flight and writes the receipts.
 func (s *Store) parkAll(load []*parking) {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout+s.durable.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.timeout+s.durable.timeout)
 	defer cancel()
 	if err := s.refusal(ctx); err != nil {
 		for _, p := range load {

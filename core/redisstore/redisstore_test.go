@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -28,8 +29,14 @@ func freshConfig(t *testing.T) Config {
 		Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), Ownership: suiteOwnership, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
+// testTimeout is for tests that make each call once: a machine that stands still
+// for a while is not a Redis that does not answer.
+const testTimeout = 30 * time.Second
+
+// open opens a store whose calls have testTimeout, unless c says otherwise.
 func open(t *testing.T, c Config) *Store {
 	t.Helper()
+	c.timeout = cmp.Or(c.timeout, testTimeout)
 	s, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +50,7 @@ func harness(base func(t *testing.T) Config) storetest.Harness {
 	return storetest.Harness{
 		Open: func(t *testing.T, c storetest.Config) core.Store {
 			config := base(t)
-			config.Buckets, config.DedupeWindows = c.Buckets, c.DedupeWindow
+			config.Buckets, config.DedupeWindows, config.Guard = c.Buckets, c.DedupeWindow, storetest.Guard
 			if !c.HandsOver {
 				config.Ownership = time.Minute // outlasts any hold-up of the machine
 			}
@@ -62,11 +69,14 @@ func TestStore(t *testing.T) { storetest.Run(t, harness(freshConfig)) }
 
 func TestModel(t *testing.T) { storetest.Model(t, harness(freshConfig)) }
 
-// suiteOwnership is short, as some tests wait for an ownership to end.
-const suiteOwnership = 2 * time.Second
+// suiteOwnership is short, as some tests wait for an ownership to end, and long
+// enough to be renewed though the machine stands still for a while.
+const suiteOwnership = 5 * time.Second
 
 func TestBridgeDelivers(t *testing.T) {
-	s, err := Open(t.Context(), freshConfig(t))
+	config := freshConfig(t)
+	config.timeout = testTimeout
+	s, err := Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

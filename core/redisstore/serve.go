@@ -356,7 +356,7 @@ func (t *tenure) renewed(c call, until time.Time) {
 
 // announce tells the other instances that there is something to take or give.
 func (v *server) announce(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, v.config.timeout)
 	defer cancel()
 	if err := v.serving.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err(); err != nil {
 		v.log.Debug("announce", "err", err) // the others' heartbeats find out as well

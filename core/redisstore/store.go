@@ -106,7 +106,7 @@ func (s *Store) agreeOnFormat(ctx context.Context) (buckets int, err error) {
 	if wanted == 0 {
 		wanted = defaultBuckets
 	}
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
 	pipe := s.client.Pipeline()
 	pipe.HSetNX(ctx, key, "format", format)

@@ -62,15 +62,15 @@ func (s *Store) look(ctx context.Context) error {
 	return cmp.Or(unsafe, broken)
 }
 
-// lookTimeout leaves what is parked time enough, where one server of a cluster
-// does not answer.
-const lookTimeout = 500 * time.Millisecond
+// lookShare, of a command's time, leaves what is parked time enough, where one
+// server of a cluster does not answer.
+const lookShare = 6
 
 // refusal is why nothing is to be parked now: nil, or core.ErrUnavailable as
 // Redis may lose what is parked.
 func (s *Store) refusal(ctx context.Context) error {
 	if s.watch.due() {
-		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.config.timeout/lookShare)
 		defer cancel()
 		_ = s.look(ctx) // a Redis that is away says so to what is parked next
 	}

@@ -108,9 +108,12 @@ func (c change) check(t *testing.T, store core.Store, ref core.Ref, state core.S
 }
 
 func cancelledNeverLeaves(t *suite) {
-	store, due := t.open(1), ahead()
-	park(t, store, message("a", at(due)), message("b", at(due)), message("c", at(due)))
-	receipt, err := store.Cancel(patient(t), ref("b"))
+	var receipt core.Receipt
+	var err error
+	store, due := t.openAhead(1, func(store core.Store, due time.Time) {
+		park(t, store, message("a", at(due)), message("b", at(due)), message("c", at(due)))
+		receipt, err = store.Cancel(patient(t), ref("b"))
+	})
 	if err != nil || receipt.State != core.Cancelled || receipt.Attempt != 0 || !receipt.DeliverAt.Equal(due) {
 		t.Fatalf("cancel: receipt %+v, err %v", receipt, err)
 	}
@@ -164,11 +167,12 @@ func rescheduleMoves(t *suite) {
 }
 
 func rescheduleGoesBehind(t *suite) {
-	store, due := t.open(1), ahead()
-	park(t, store, message("a", at(due)), message("b", at(due)))
-	if _, err := store.Reschedule(patient(t), ref("a"), core.When{At: due}); err != nil {
-		t.Fatalf("reschedule: %v", err)
-	}
+	store, _ := t.openAhead(1, func(store core.Store, due time.Time) {
+		park(t, store, message("a", at(due)), message("b", at(due)))
+		if _, err := store.Reschedule(patient(t), ref("a"), core.When{At: due}); err != nil {
+			t.Fatalf("reschedule: %v", err)
+		}
+	})
 	wantIDs(t, own(t, store, Sink, 1).awaitAll(2).Messages, "b", "a")
 }
 

@@ -52,10 +52,6 @@ func sink(name string) func(*core.Message) {
 // later makes a message due in an hour, which no test lives to see.
 func later() func(*core.Message) { return after(time.Hour) }
 
-// ahead is a due time, in whole milliseconds, that is still to come when the
-// test has parked what it needs.
-func ahead() time.Time { return time.Now().Add(1500 * time.Millisecond).Truncate(time.Millisecond) }
-
 // keyIn returns a key that belongs to the given bucket of n.
 func keyIn(bucket, n int) string {
 	for k := []byte("k"); ; k = append(k, 'k') {

@@ -35,11 +35,12 @@ func deliveredIsRemoved(t *suite) {
 }
 
 func unnamedGoesBack(t *suite) {
-	store, due := t.open(1), ahead()
-	for _, id := range []string{"e", "d", "c", "b", "a"} {
-		park(t, store, message(id, at(due)))
-	}
-	park(t, store, message("first", priority(3), at(due)))
+	store, due := t.openAhead(1, func(store core.Store, due time.Time) {
+		for _, id := range []string{"e", "d", "c", "b", "a"} {
+			park(t, store, message(id, at(due)))
+		}
+		park(t, store, message("first", priority(3), at(due)))
+	})
 	o := own(t, store, Sink, 1)
 	wantIDs(t, o.awaitAll(6).Messages, "first", "e", "d", "c", "b", "a")
 	o.settle()
@@ -182,8 +183,9 @@ func strangerIsIgnored(t *suite) {
 }
 
 func anyOrderOfPriorities(t *suite) {
-	store, due := t.open(1), ahead()
-	park(t, store, message("a", priority(5), at(due)), message("b", at(due)), message("c", priority(5), at(due)), message("d", at(due)))
+	store, _ := t.openAhead(1, func(store core.Store, due time.Time) {
+		park(t, store, message("a", priority(5), at(due)), message("b", at(due)), message("c", priority(5), at(due)), message("d", at(due)))
+	})
 	o := own(t, store, Sink, 1)
 	wantIDs(t, o.awaitAll(4).Messages, "a", "c", "b", "d")
 	o.settle(delivered("c"), retrying("d", 0, 1), delivered("a"), delivered("b"))

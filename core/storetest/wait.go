@@ -8,9 +8,9 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// wakeWithin is less than any guard period, so that a wake-up that was lost
+// wakeWithin is less than the guard period, so that a wake-up that was lost
 // shows.
-const wakeWithin = 4 * time.Second
+const wakeWithin = Guard * 2 / 3
 
 func waitRules() []rule {
 	return []rule{

@@ -20,7 +20,8 @@ func headers(pairs ...any) (list []dialect.Header) {
 }
 
 func TestRead(t *testing.T) {
-	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := time.Now().AddDate(1, 0, 0).UTC().Truncate(time.Second)
+	ahead := at.Format(time.RFC3339)
 	past, soon := time.Now().Add(-time.Hour).Format(time.RFC3339), time.Now().Add(30*time.Second).Format(time.RFC3339)
 	base := client.Message{Topic: "t", Key: []byte("k"), Body: []byte("b")}
 	with := func(change func(*client.Message)) *client.Message {
@@ -38,7 +39,7 @@ func TestRead(t *testing.T) {
 		"nothing":     {headers: headers("a", "1")},
 		"delay":       {headers("a", "1", "Delaybridge_Delay", []byte("90s"), "b", "2"), with(func(m *client.Message) { m.Delay = 90 * time.Second }), []int{0, 2}, ""},
 		"no delay":    {headers("delaybridge-delay", "0s"), with(func(*client.Message) {}), []int{}, ""},
-		"time":        {headers("delaybridge-deliver-at", "2030-01-02T03:04:05Z"), with(func(m *client.Message) { m.DeliverAt = at }), []int{}, ""},
+		"time":        {headers("delaybridge-deliver-at", ahead), with(func(m *client.Message) { m.DeliverAt = at }), []int{}, ""},
 		"broker's":    {headers("x-delay", int64(5)), with(func(m *client.Message) { m.Delay = 5 * time.Millisecond }), []int{}, ""},
 		"not enabled": {headers: headers("TIMER_DELAY_SEC", "5")},
 		"all": {headers("delaybridge-delay", "1s", "delaybridge-id", "i", "delaybridge-sink", "s2", "delaybridge-topic", "t2", "delaybridge-key", "", "delaybridge-ttl", "1m", "delaybridge-priority", "3"),
@@ -51,7 +52,7 @@ func TestRead(t *testing.T) {
 		"passed on":          {headers: headers("delaybridge-id", "i", "delaybridge-attempt", "1", "delaybridge-deliver-at", past)},
 		"passed on at once":  {headers: headers("delaybridge-id", "i", "Delaybridge_Attempt", "1", "delaybridge-deliver-at", soon)},
 		"delayed again":      {headers: headers("delaybridge-id", "i", "delaybridge-attempt", "1", "delaybridge-delay", "1s"), field: "delaybridge-attempt"},
-		"delayed again till": {headers: headers("delaybridge-attempt", "1", "delaybridge-deliver-at", "2030-01-02T03:04:05Z"), field: "delaybridge-attempt"},
+		"delayed again till": {headers: headers("delaybridge-attempt", "1", "delaybridge-deliver-at", ahead), field: "delaybridge-attempt"},
 	}
 	rules := diversion.New("s", "rabbitmq")
 	for name, test := range tests {
