@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -64,6 +65,31 @@ type receipt struct {
 }
 
 func (r receipt) accepted() bool { return r.Status == http.StatusCreated || r.Status == http.StatusOK }
+
+// passing: the bridge may take the same entry later.
+func (r receipt) passing() bool {
+	return r.Status >= http.StatusInternalServerError || r.Status == http.StatusTooManyRequests
+}
+
+// insist is postBatch again and again, with the same ids, while there is no answer
+// or one that says to send anew.
+func (i *instance) insist(entries []entry) ([]receipt, error) {
+	for deadline := time.Now().Add(answersIn); ; time.Sleep(100 * time.Millisecond) {
+		receipts, err := i.postBatch(entries)
+		if err == nil && !slices.ContainsFunc(receipts, receipt.passing) || time.Now().After(deadline) {
+			return receipts, err
+		}
+	}
+}
+
+// dueFrom is the earliest time at which an entry that is sent at sent can be due.
+func (e entry) dueFrom(sent time.Time) (time.Time, error) {
+	if e.DeliverAt != "" {
+		return core.ParseTime(e.DeliverAt)
+	}
+	delay, err := time.ParseDuration(e.Delay)
+	return sent.Add(delay).Truncate(time.Millisecond), err
+}
 
 // postBatch sends entries as one NDJSON batch and returns a receipt for each.
 func (i *instance) postBatch(entries []entry) ([]receipt, error) {

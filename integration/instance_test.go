@@ -87,7 +87,7 @@ func serve(t *testing.T, config string, out *os.File) *instance {
 	select {
 	case addr := <-i.logs.ready:
 		i.url = "http://" + addr
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("instance is not ready:\n%s", i.logs)
 	}
 	return i
@@ -150,19 +150,22 @@ func deliveries(t *testing.T, path string) map[string][]delivery {
 	return all
 }
 
-// get asks the instance for what path names and decodes the answer, whatever its
-// status, into into.
-func (i *instance) get(path string, into any) {
-	i.t.Helper()
+// get asks the instance for what path names and decodes the answer into into. An
+// answer that is late, or says that the store is slow, is an error: ask again.
+func (i *instance) get(path string, into any) error {
 	client := http.Client{Timeout: 10 * time.Second}
 	answer, err := client.Get(i.url + path)
 	if err != nil {
-		i.t.Fatal(err)
+		return err
 	}
 	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
-		i.t.Fatalf("get %s: %v", path, err)
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("get %s: %s", path, answer.Status)
 	}
+	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
+		return fmt.Errorf("get %s: %w", path, err)
+	}
+	return nil
 }
 
 // sinkStats is how a sink stands.
@@ -174,16 +177,18 @@ type sinkStats struct {
 	Paused    string `json:"paused"`
 	Done      struct {
 		Delivered int `json:"delivered"`
+		Retried   int `json:"retried"`
 		Unknown   int `json:"unknown"`
 	} `json:"since_start"`
 }
 
+// stats is what the instance tells of a sink, as soon as it answers.
 func (i *instance) stats(sink string) sinkStats {
 	i.t.Helper()
 	var answer struct {
 		Sinks []sinkStats `json:"sinks"`
 	}
-	i.get("/v1/stats", &answer)
+	eventually(i.t, answersIn, "the stats are told", func() bool { return i.get("/v1/stats", &answer) == nil })
 	for _, s := range answer.Sinks {
 		if s.Sink == sink {
 			return s
@@ -192,6 +197,9 @@ func (i *instance) stats(sink string) sinkStats {
 	i.t.Fatalf("no sink %s in the stats", sink)
 	return sinkStats{}
 }
+
+// answersIn is when an instance on a busy machine has answered at last.
+const answersIn = 90 * time.Second
 
 // eventually polls until holds does, or fails the test.
 func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {

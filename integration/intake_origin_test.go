@@ -29,13 +29,14 @@ type origin struct {
 	// their IDs where the position gives them. One goroutine calls it.
 	produce func(batch []accepted) error
 	// left is how many messages the origin has that were not acknowledged.
-	left func(t *testing.T) int64
+	left func() (int64, error)
 }
 
 const (
 	numberHeader = "number" // tells messages apart, whatever ID they get
 	tagHeader    = core.HeaderDeliverAt
 	intakeName   = "orders"
+	writtenIn    = 2 * time.Minute // even if the broker stands still meanwhile
 )
 
 // tagged are the headers of m with the one that says when it is due among them.
@@ -52,9 +53,9 @@ func kafkaOrigin(t *testing.T) *origin {
 	cluster := servers.Kafka(t, servers.KafkaOptions{Version: servers.Kafka4, Config: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	topic, group := uniqueName("orders")+".delayed", uniqueName("group")
 	cluster.CreateTopic(topic, partitions)
-	transport := &kafka.Transport{}
+	transport := &kafka.Transport{DialTimeout: writtenIn}
 	t.Cleanup(transport.CloseIdleConnections)
-	client := &kafka.Client{Addr: kafka.TCP(cluster.Addrs()...), Transport: transport, Timeout: 30 * time.Second}
+	client := &kafka.Client{Addr: kafka.TCP(cluster.Addrs()...), Transport: transport, Timeout: writtenIn}
 	var ends [partitions]int64
 	turn := 0
 	produce := func(batch []accepted) error {
@@ -71,17 +72,17 @@ func kafkaOrigin(t *testing.T) *origin {
 		ends[partition] = answer.BaseOffset + int64(len(batch))
 		return nil
 	}
-	left := func(t *testing.T) int64 {
-		t.Helper()
+	left := func() (left int64, err error) {
 		answer, err := client.OffsetFetch(context.Background(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: {0, 1, 2, 3}}})
-		if err != nil || answer.Error != nil {
-			t.Fatalf("fetch offsets: %v", errors.Join(err, answer.Error))
+		if err != nil {
+			return 0, err
 		}
-		var left int64
+		err = answer.Error
 		for _, p := range answer.Topics[topic] {
 			left += ends[p.Partition] - p.CommittedOffset
+			err = errors.Join(err, p.Error)
 		}
-		return left
+		return left, err
 	}
 	return &origin{produce: produce, left: left, intake: intakeConfig{"kafka", map[string]any{"brokers": cluster.Addrs(),
 		"topics": []string{topic}, "group": group, "session_timeout": "2s"}}}
@@ -132,16 +133,23 @@ func rabbitOrigin(t *testing.T) *origin {
 		}
 		return nil
 	}
-	left := func(t *testing.T) int64 {
-		t.Helper()
-		state, err := rabbitChannel(t, server.URL()).QueueDeclarePassive(queue, true, false, false, false, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return int64(state.Messages)
-	}
+	left := func() (int64, error) { return rabbitLength(server.URL(), queue) }
 	return &origin{produce: produce, left: left, partings: []parting{noRepeats, noOrder},
 		intake: intakeConfig{"amqp", map[string]any{"urls": []string{server.URL()}, "queues": []string{queue}, "properties": "none"}}}
+}
+
+func rabbitLength(url, queue string) (int64, error) {
+	connection, err := amqp.Dial(url)
+	if err != nil {
+		return 0, err
+	}
+	defer connection.Close()
+	channel, err := connection.Channel()
+	if err != nil {
+		return 0, err
+	}
+	state, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	return int64(state.Messages), err
 }
 
 func messageID(m accepted) string { return "m-" + string(m.headers[0].Value) }
@@ -166,7 +174,7 @@ func rocketOrigin(t *testing.T) *origin {
 	topic, group, name := uniqueName("orders")+"-delayed", uniqueName("group"), uniqueName("producer")
 	cluster.CreateTopic(topic, 4)
 	client, err := rocketmq.NewProducer(producer.WithNsResolver(primitive.NewPassthroughResolver(cluster.NameServers())),
-		producer.WithGroupName(name), producer.WithInstanceName(name))
+		producer.WithGroupName(name), producer.WithInstanceName(name), producer.WithRetry(0)) // we count what we send again
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,23 +182,35 @@ func rocketOrigin(t *testing.T) *origin {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Shutdown() })
-	produce := func(batch []accepted) error {
-		messages := make([]*primitive.Message, len(batch))
-		for n, m := range batch {
-			messages[n] = rocketMessage(topic, m)
+	produce := func(batch []accepted) (err error) {
+		for deadline := time.Now().Add(writtenIn); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+			if err = rocketSend(client, topic, batch); err == nil {
+				return nil
+			}
 		}
-		result, err := client.SendSync(context.Background(), messages...)
-		if err != nil || result.Status != primitive.SendOK {
-			return fmt.Errorf("send: %v: %w", result, err)
-		}
-		return nil
+		return err
 	}
-	left := func(t *testing.T) int64 {
-		t.Helper()
-		return rocketLag(t, cluster.NameServers()[0], group)
-	}
+	left := func() (int64, error) { return rocketLag(t, cluster.NameServers()[0], group) }
 	return &origin{produce: produce, left: left, partings: []parting{noBinary, noRepeats, noNulls, noOrder},
 		intake: intakeConfig{"rocketmq", map[string]any{"name_servers": cluster.NameServers(), "topics": []string{topic}, "group": group}}}
+}
+
+// rocketSend waits for three seconds, as the client does it. What it has sent by
+// then and sends again may be stored twice.
+func rocketSend(client rocketmq.Producer, topic string, batch []accepted) error {
+	messages := make([]*primitive.Message, len(batch))
+	for n := range batch {
+		batch[n].sends++
+		messages[n] = rocketMessage(topic, batch[n])
+	}
+	result, err := client.SendSync(context.Background(), messages...)
+	if err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if result.Status != primitive.SendOK {
+		return fmt.Errorf("send: %v", result)
+	}
+	return nil
 }
 
 func rocketMessage(topic string, m accepted) *primitive.Message {
@@ -202,17 +222,20 @@ func rocketMessage(topic string, m accepted) *primitive.Message {
 }
 
 // rocketLag asks RocketMQ's own admin tool what a group has not consumed.
-func rocketLag(t *testing.T, nameServer, group string) (lag int64) {
+func rocketLag(t *testing.T, nameServer, group string) (lag int64, err error) {
 	t.Helper()
-	out := servers.Java(t, "rocketmq", servers.RocketMQ5, "", "org.apache.rocketmq.tools.command.MQAdminStartup",
+	out, err := servers.TryJava(t, "rocketmq", servers.RocketMQ5, "", "org.apache.rocketmq.tools.command.MQAdminStartup",
 		"consumerProgress", "-n", nameServer, "-g", group)
+	if err != nil {
+		return 0, err
+	}
 	const label = "Consume Diff Total: "
 	_, rest, found := strings.Cut(out, label)
 	if _, err := fmt.Sscan(rest, &lag); !found || err != nil {
-		t.Fatalf("no %q in %s", label, out)
+		return 0, fmt.Errorf("no %q in %s", label, out)
 	}
 	if lag != 0 {
 		t.Logf("%s:\n%s", group, out)
 	}
-	return lag
+	return lag, nil
 }

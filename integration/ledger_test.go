@@ -18,7 +18,9 @@ import (
 type accepted struct {
 	entry
 	headers   []core.Header
-	deliverAt time.Time // by the receipt
+	deliverAt time.Time // by the receipt, or if there is none the earliest
+	unsure    bool      // there is none
+	sends     int       // to the origin, if there is one; each may be a message of its own
 }
 
 // ledger holds what was accepted against what arrived.
@@ -115,12 +117,39 @@ func (l *ledger) faults() []string {
 	var faults []string
 	for id, all := range l.arrived {
 		for _, a := range all {
-			if fault := l.compare(l.accepted[id], a); fault != "" {
+			want := l.accepted[id]
+			if want.sends > 1 {
+				want.deliverAt = a.dueNotBefore(want.deliverAt)
+			}
+			if fault := l.compare(want, a); fault != "" {
 				faults = append(faults, id+": "+fault)
 			}
 		}
 	}
 	return faults
+}
+
+// dueNotBefore is when an arrival says that it was due, if that is after least.
+func (a arrival) dueNotBefore(least time.Time) time.Time {
+	if due, err := core.ParseTime(string(a.header(core.HeaderDeliverAt))); err == nil && due.After(least) {
+		return due
+	}
+	return least
+}
+
+// resolveLate: of a message without a receipt only the earliest time is known at
+// which it can be due; if that has passed when it is parked, it is due then. What
+// its first arrival says of that must hold for all.
+func (l *ledger) resolveLate() (count int) {
+	for key, all := range l.arrived {
+		m := l.accepted[key]
+		if due := all[0].dueNotBefore(m.deliverAt); m.unsure && m.sends < 2 && !due.Equal(m.deliverAt) {
+			m.deliverAt = due
+			l.accepted[key] = m
+			count++
+		}
+	}
+	return count
 }
 
 // compare tells what is wrong with an arrival. Empty is nothing.
@@ -159,13 +188,21 @@ func (g *target) equalHeaders(a, b []core.Header) bool {
 	return slices.EqualFunc(a, b, func(a, b core.Header) bool { return a.Name == b.Name && bytes.Equal(a.Value, b.Value) })
 }
 
-// checkOnce: without trouble nothing is sent twice.
-func (l *ledger) checkOnce(t *testing.T) {
+// checkOnce: without trouble nothing is sent twice. Of trouble, which a machine
+// that stands still makes too, the bridge has counted so many attempts.
+func (l *ledger) checkOnce(t *testing.T, troubled int) {
 	t.Helper()
+	again := 0
 	for id, all := range l.arrived {
-		if len(all) != 1 || all[0].attempt() != 1 {
-			t.Errorf("%s arrived %d times, first with attempt %d", id, len(all), all[0].attempt())
+		last := slices.MaxFunc(all, func(a, b arrival) int { return a.attempt() - b.attempt() }).attempt()
+		if len(all) > last {
+			t.Errorf("%s arrived %d times in %d attempts", id, len(all), last)
 		}
+		again += last - 1
+	}
+	l.checkRepeats(t)
+	if again > troubled {
+		t.Errorf("%d attempts were not the first, and the bridge tells of %d", again, troubled)
 	}
 }
 
@@ -179,7 +216,7 @@ func (l *ledger) checkRepeats(t *testing.T) (repeats int) {
 				first++
 			}
 		}
-		if first > 1 {
+		if first > max(1, l.accepted[id].sends) {
 			t.Errorf("%s arrived %d times as attempt 1", id, first)
 		}
 		repeats += len(all) - 1
@@ -188,24 +225,30 @@ func (l *ledger) checkRepeats(t *testing.T) (repeats int) {
 }
 
 // checkOrder: the messages of a key are in one lane, in the order in which they
-// were due.
-func (l *ledger) checkOrder(t *testing.T) {
+// were due. That is promised to those that were all accepted, at posted, before
+// they were due, but for what had to be tried again.
+func (l *ledger) checkOrder(t *testing.T, posted time.Time) {
 	t.Helper()
-	type last struct {
-		lane int
-		due  time.Time
-	}
-	keys, wrong := map[string]last{}, 0
+	lanes, dues, wrong, judged := map[string]int{}, map[string]time.Time{}, 0, 0
 	for _, a := range l.inOrder() {
-		m := l.accepted[string(a.header(l.idHeader))]
-		before, seen := keys[string(m.Key)]
-		if seen && (before.lane != a.lane || before.due.After(m.deliverAt)) {
+		id := string(a.header(l.idHeader))
+		m := l.accepted[id]
+		key := string(m.Key)
+		if lane, seen := lanes[key]; seen && lane != a.lane {
 			wrong++
 		}
-		keys[string(m.Key)] = last{a.lane, m.deliverAt}
+		lanes[key] = a.lane
+		if !m.deliverAt.After(posted) || len(l.arrived[id]) > 1 || a.attempt() > 1 {
+			continue
+		}
+		judged++
+		if dues[key].After(m.deliverAt) {
+			wrong++
+		}
+		dues[key] = m.deliverAt
 	}
-	if wrong > 0 {
-		t.Errorf("%d messages are out of order within their key", wrong)
+	if wrong > 0 || judged == 0 {
+		t.Errorf("of %d messages %d are out of order within their key", judged, wrong)
 	}
 }
 

@@ -24,7 +24,7 @@ func clusterRows() []*row {
 }
 
 func clusterRedis(r *run, replicas int) redisSetting {
-	c := servers.FailoverCluster(r, 3, replicas)
+	c := servers.FailoverCluster(r, 3, replicas, 1500*time.Millisecond)
 	r.cluster = c
 	return redisSetting{yaml: fmt.Sprintf(`{addrs: ["%s"], cluster: true}`, strings.Join(c.Addrs(), `", "`)), node: c.Masters[0]}
 }

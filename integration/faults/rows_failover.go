@@ -24,7 +24,7 @@ func failoverRows() []*row {
 }
 
 func sentinelRedis(r *run) redisSetting {
-	g := servers.Sentinel(r, 3)
+	g := servers.Sentinel(r, 3, time.Second)
 	r.sentinel = g
 	return redisSetting{yaml: fmt.Sprintf(`{addrs: ["%s"], master_name: %s}`, strings.Join(g.Addrs(), `", "`), servers.SentinelName), node: g.Master}
 }

@@ -3,6 +3,7 @@
 package servers
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,16 @@ import (
 // arguments. It returns what the program prints, and ends the test if it fails.
 func Java(t TB, server, version, stdin string, program ...string) string {
 	t.Helper()
+	out, err := TryJava(t, server, version, stdin, program...)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return out
+}
+
+// TryJava is Java that returns how the program has failed.
+func TryJava(t TB, server, version, stdin string, program ...string) (string, error) {
+	t.Helper()
 	dir := t.TempDir()
 	argv := append(jvm(t, dir), "-Duser.home="+dir, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", filepath.Join(jars(t, server, version), "*"))
@@ -21,7 +32,7 @@ func Java(t TB, server, version, stdin string, program ...string) string {
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("java %s: %v\n%s", program[0], err, out)
+		return "", fmt.Errorf("java %s: %w\n%s", program[0], err, out)
 	}
-	return string(out)
+	return string(out), nil
 }

@@ -3,6 +3,7 @@
 package servers
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,28 +53,32 @@ func (c *KafkaCluster) LoginAddrs() []string {
 	return addrs
 }
 
-// Allow lets a user do something with a topic. What nobody was allowed to do
-// anything with is open to all.
+// Allow lets a user do something with a topic, and returns when every node knows
+// of it. What nobody was allowed to do anything with is open to all.
 func (c *KafkaCluster) Allow(user, topic string, operation KafkaOperation) {
 	c.t.Helper()
 	allow := func(addr string) error { return kafkaAllow(addr, user, topic, operation) }
-	if err := c.any(allow); err != nil {
+	err := poll(nil, kafkaReadyIn, func() error { return c.any(allow) })
+	for _, addr := range c.addrs {
+		err = errors.Join(err, poll(nil, kafkaReadyIn, func() error { return kafkaAllows(addr, user, topic, operation) }))
+	}
+	if err != nil {
 		c.t.Fatalf("allow kafka user %s an operation on %s: %v", user, topic, err)
 	}
 }
 
-// The numbers that a rule of access is made of.
+// The requests about rules of access, and the numbers that a rule is made of.
 const (
 	kafkaRule        = 30
+	kafkaRules       = 29
 	kafkaRuleVersion = 1
 	kafkaTopicKind   = 2
 	kafkaLiteral     = 3
 	kafkaAllowed     = 3
 )
 
-func kafkaAllow(addr, user, topic string, operation KafkaOperation) error {
-	var request wireWriter
-	request.int32(1)
+// kafkaRuleOf writes a rule, which is also the filter that finds it.
+func kafkaRuleOf(request *wireWriter, user, topic string, operation KafkaOperation) {
 	request.int8(kafkaTopicKind)
 	request.string(topic)
 	request.int8(kafkaLiteral)
@@ -81,6 +86,32 @@ func kafkaAllow(addr, user, topic string, operation KafkaOperation) error {
 	request.string("*") // from any host
 	request.int8(int8(operation))
 	request.int8(kafkaAllowed)
+}
+
+// kafkaAllows fails until a broker goes by the rule, which is a little later
+// than it is made.
+func kafkaAllows(addr, user, topic string, operation KafkaOperation) error {
+	var request wireWriter
+	kafkaRuleOf(&request, user, topic, operation)
+	answer, err := kafkaCall(addr, kafkaRules, kafkaRuleVersion, request)
+	if err != nil {
+		return err
+	}
+	r := wireReader{rest: answer}
+	r.int32() // throttle
+	if code, text := r.int16(), r.string(); r.err == nil && code != 0 {
+		return fmt.Errorf("error %d %s", code, text)
+	}
+	if found := r.int32(); r.err == nil && found == 0 {
+		return errors.New("the rule does not hold yet")
+	}
+	return r.err
+}
+
+func kafkaAllow(addr, user, topic string, operation KafkaOperation) error {
+	var request wireWriter
+	request.int32(1)
+	kafkaRuleOf(&request, user, topic, operation)
 	answer, err := kafkaCall(addr, kafkaRule, kafkaRuleVersion, request)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ type Node struct {
 	ready   func() error
 }
 
-const stopIn = 15 * time.Second
+const stopIn = 60 * time.Second
 
 // Start starts the server after a Kill or Stop, on the same ports and directory,
 // and returns when it is ready to work.

@@ -46,5 +46,5 @@ func TestServersDieWithTheTestProcess(t *testing.T) {
 	}
 	child.Process.Kill()
 	child.Wait()
-	within(t, 10*time.Second, "the server ends", func() bool { return !answers(addr) })
+	within(t, time.Minute, "the server ends", func() bool { return !answers(addr) })
 }

@@ -166,7 +166,7 @@ func (s *RabbitMQServer) Ctl(args ...string) string {
 	s.own()
 	out, err := s.ctl(args...)
 	if err != nil && strings.Contains(out, "app to be running") {
-		if out, err = s.ctl("await_startup", "--timeout", "30"); err == nil {
+		if out, err = s.ctl("await_startup", "--timeout", strconv.Itoa(int(rabbitReadyIn.Seconds()))); err == nil {
 			out, err = s.ctl(args...)
 		}
 	}

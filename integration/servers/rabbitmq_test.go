@@ -94,7 +94,7 @@ func testAlarm(t *testing.T, url string, alarm func(on bool)) {
 			if b.Active != want {
 				t.Errorf("blocked = %t, want %t", b.Active, want)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("not told that blocked = %t", want)
 		}
 		alarm(false)
@@ -110,7 +110,7 @@ func publishDurable(t *testing.T, url, queue string) {
 	if err := channel.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	confirm, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", queue, true, false,
 		amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("body")})

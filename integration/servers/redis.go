@@ -37,7 +37,7 @@ type RedisServer struct {
 	user, password string
 }
 
-const redisReadyIn = 20 * time.Second
+const redisReadyIn = 60 * time.Second
 
 // Redis starts a Redis that ends with the test, or returns that of
 // DELAYBRIDGE_TEST_REDIS if the options allow it. It returns when the server
@@ -121,7 +121,7 @@ func externalRedis(t TB, name string) *RedisServer {
 		s.addr, s.user = u.Host, u.User.Username()
 		s.password, _ = u.User.Password()
 	}
-	if size, err := s.Do("DBSIZE"); err != nil {
+	if size, err := s.do(respPatience, "DBSIZE"); err != nil {
 		t.Fatalf("DELAYBRIDGE_TEST_REDIS: %v", err)
 	} else if size != int64(0) {
 		t.Fatalf("DELAYBRIDGE_TEST_REDIS has %v keys: tests empty it, so give them one of their own", size)
@@ -145,18 +145,20 @@ func (s *RedisServer) URL() string {
 
 // Do sends one command. The reply is a string, an int64, nil or a []any of
 // these; an error reply is an error. It gives up after three seconds.
-func (s *RedisServer) Do(command ...string) (any, error) {
-	reply, err := respDo(s.addr, s.user, s.password, command...)
+func (s *RedisServer) Do(command ...string) (any, error) { return s.do(respTimeout, command...) }
+
+func (s *RedisServer) do(timeout time.Duration, command ...string) (any, error) {
+	reply, err := respDo(s.addr, s.user, s.password, timeout, command...)
 	if err != nil {
 		return nil, fmt.Errorf("redis %s: %w", command[0], err)
 	}
 	return reply, nil
 }
 
-// MustDo is Do that ends the test on an error.
+// MustDo is Do that waits for half a minute, and ends the test on an error.
 func (s *RedisServer) MustDo(command ...string) any {
 	s.t.Helper()
-	reply, err := s.Do(command...)
+	reply, err := s.do(respPatience, command...)
 	if err != nil {
 		s.t.Fatalf("%v", err)
 	}

@@ -56,7 +56,7 @@ func TestRedisReplica(t *testing.T) {
 	t.Parallel()
 	master := servers.Redis(t, servers.RedisOptions{})
 	replica := servers.Redis(t, servers.RedisOptions{ReplicaOf: master, Args: []string{"--replica-priority", "7"}})
-	if n := master.MustDo("WAIT", "1", "100"); n != int64(1) {
+	if n := master.MustDo("WAIT", "1", "20000"); n != int64(1) {
 		t.Errorf("WAIT 1 = %v, want 1", n)
 	}
 	if got := replica.MustDo("CONFIG", "GET", "replica-priority").([]any)[1]; got != "7" {

@@ -5,6 +5,7 @@ package servers
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // Cluster is a Redis Cluster.
@@ -15,32 +16,35 @@ type Cluster struct {
 
 const (
 	clusterSlots      = 16384
-	clusterTimeoutMS  = "1500" // without word from a node until it counts as failing
-	clusterBusPrivate = 1      // ports from a node's own to its bus
+	clusterBusPrivate = 1 // ports from a node's own to its bus
 )
+
+// Calm is for how long a server may be silent until its peers give it up, where
+// none is to be lost: more than a busy machine stops one.
+const Calm = 30 * time.Second
 
 // RedisCluster starts a cluster of so many masters, with the slots spread evenly
 // over them, and returns when all agree that it is whole. A single node shows
 // the cluster's rules (one slot a script) but none of its redirections.
 func RedisCluster(t TB, masters int) *Cluster {
 	t.Helper()
-	return FailoverCluster(t, masters, 0)
+	return FailoverCluster(t, masters, 0, Calm)
 }
 
 // FailoverCluster is RedisCluster with so many replicas to each master, one of
-// which takes over within seconds if its master is lost. That takes three
-// masters at least.
-func FailoverCluster(t TB, masters, replicasEach int) *Cluster {
+// which takes over if its master has been silent for that long, and some
+// seconds. That takes three masters at least.
+func FailoverCluster(t TB, masters, replicasEach int, silence time.Duration) *Cluster {
 	t.Helper()
 	if external("DELAYBRIDGE_TEST_REDIS") != nil {
 		t.Skipf("needs redis-servers of its own, and DELAYBRIDGE_TEST_REDIS is set")
 	}
 	c := &Cluster{}
 	for range masters {
-		c.Masters = append(c.Masters, clusterNode(t))
+		c.Masters = append(c.Masters, clusterNode(t, silence))
 	}
 	for range masters * replicasEach {
-		c.Replicas = append(c.Replicas, clusterNode(t))
+		c.Replicas = append(c.Replicas, clusterNode(t, silence))
 	}
 	c.assignSlots()
 	c.meet()
@@ -51,15 +55,17 @@ func FailoverCluster(t TB, masters, replicasEach int) *Cluster {
 	return c
 }
 
-func clusterNode(t TB) *RedisServer {
+func clusterNode(t TB, silence time.Duration) *RedisServer {
 	t.Helper()
 	port := freePorts(t, 1+clusterBusPrivate)
 	s := newRedisAt(t, "redis", port, "--appendonly", "yes", "--cluster-enabled", "yes",
 		"--cluster-port", strconv.Itoa(port+clusterBusPrivate),
-		"--cluster-node-timeout", clusterTimeoutMS, "--cluster-replica-validity-factor", "0")
+		"--cluster-node-timeout", milliseconds(silence), "--cluster-replica-validity-factor", "0")
 	s.Start()
 	return s
 }
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 func (c *Cluster) assignSlots() {
 	n := len(c.Masters)

@@ -13,7 +13,11 @@ import (
 	"time"
 )
 
-const respTimeout = 3 * time.Second
+const (
+	respTimeout = 3 * time.Second
+	// respPatience is for who can't ask again.
+	respPatience = 30 * time.Second
+)
 
 // respError is an error reply.
 type respError string
@@ -22,13 +26,13 @@ func (e respError) Error() string { return string(e) }
 
 // respDo sends one command on a connection of its own. The reply is a string,
 // an int64, nil or a []any of these.
-func respDo(addr, user, password string, command ...string) (any, error) {
-	conn, err := net.DialTimeout("tcp", addr, respTimeout)
+func respDo(addr, user, password string, timeout time.Duration, command ...string) (any, error) {
+	conn, err := net.DialTimeout("tcp", addr, timeout)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(respTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
 	r := bufio.NewReader(conn)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -37,6 +38,7 @@ type RocketMQCluster struct {
 	nameServer, broker *Node
 	nameServers        []string
 	brokerAddr         string
+	advertised         *brokerList
 	configure          func(lines []string) // writes the broker's configuration
 }
 
@@ -61,12 +63,12 @@ func RocketMQ(t TB, o RocketMQOptions) *RocketMQCluster {
 		if o.Version != "" || o.AdvertiseHost != "" || o.Logins || o.Config != nil {
 			t.Skipf("needs a RocketMQ of its own, and DELAYBRIDGE_TEST_ROCKETMQ is set")
 		}
-		return &RocketMQCluster{t: t, nameServers: addrs}
+		return &RocketMQCluster{t: t, nameServers: addrs, advertised: &brokerList{}}
 	}
 	slow(t)
 	o = o.withDefaults()
 	lib, port, dir := jars(t, "rocketmq", o.Version), freePorts(t, rocketPorts), t.TempDir()
-	c := &RocketMQCluster{t: t, nameServers: []string{loopback(port)}, brokerAddr: loopback(port + rocketBrokerPort)}
+	c := &RocketMQCluster{t: t, nameServers: []string{loopback(port)}, brokerAddr: loopback(port + rocketBrokerPort), advertised: &brokerList{}}
 	writeLogging(t, dir)
 	c.nameServer = rocketNameServer(t, lib, dir, port)
 	c.broker = c.rocketBroker(o, lib, dir, port+rocketBrokerPort)
@@ -241,11 +243,32 @@ func (c *RocketMQCluster) BrokerAddr() string {
 
 func (c *RocketMQCluster) brokers() []string {
 	c.t.Helper()
-	brokers, err := rocketBrokers(c.nameServers[0])
-	if err != nil || len(brokers) == 0 {
-		c.t.Fatalf("list rocketmq brokers: %d found, %v", len(brokers), err)
+	brokers, err := c.advertised.of(c.nameServers[0])
+	if err != nil {
+		c.t.Fatalf("list rocketmq brokers: %v", err)
 	}
 	return brokers
+}
+
+// brokerList is what a name server says of the brokers, which does not change.
+type brokerList struct {
+	mu    sync.Mutex
+	addrs []string // once it has said so
+}
+
+func (l *brokerList) of(nameServer string) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.addrs) > 0 {
+		return l.addrs, nil
+	}
+	err := poll(nil, rocketAdminIn, func() (err error) {
+		if l.addrs, err = rocketBrokers(nameServer); err == nil && len(l.addrs) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	return l.addrs, err
 }
 
 // HasTopic tells whether the name server has a route to the topic.

@@ -22,9 +22,7 @@ func TestRocketMQ(t *testing.T) {
 				t.Error("answers after Kill")
 			}
 			cluster.Broker().Start()
-			if !cluster.HasTopic("kept") {
-				t.Error("after kill and start of the broker: the topic is gone")
-			}
+			within(t, patience, "after kill and start of the broker, the topic is there", func() bool { return cluster.HasTopic("kept") })
 			if cluster.HasTopic("other") {
 				t.Error("there is a topic that nobody made")
 			}

@@ -5,6 +5,7 @@ package servers
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // SentinelName is what the sentinels call their master.
@@ -18,9 +19,9 @@ type SentinelGroup struct {
 }
 
 // Sentinel starts a master, a replica and so many sentinels (a majority of which
-// decides), and returns when all know of each other. A lost master is replaced
-// within a few seconds.
-func Sentinel(t TB, sentinels int) *SentinelGroup {
+// decides), and returns when all know of each other. A master that has been
+// silent for that long is replaced within a few seconds more.
+func Sentinel(t TB, sentinels int, silence time.Duration) *SentinelGroup {
 	t.Helper()
 	if external("DELAYBRIDGE_TEST_REDIS") != nil {
 		t.Skipf("needs redis-servers of its own, and DELAYBRIDGE_TEST_REDIS is set")
@@ -28,7 +29,7 @@ func Sentinel(t TB, sentinels int) *SentinelGroup {
 	g := &SentinelGroup{Master: Redis(t, RedisOptions{})}
 	g.Replica = Redis(t, RedisOptions{ReplicaOf: g.Master})
 	for range sentinels {
-		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Master, sentinels/2+1))
+		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Master, sentinels/2+1, silence))
 	}
 	for _, s := range g.Sentinels {
 		s.await("find the others", func() error { return s.watches(1, sentinels-1) })
@@ -38,7 +39,7 @@ func Sentinel(t TB, sentinels int) *SentinelGroup {
 
 // startSentinel gives the sentinel a file, as it insists on keeping its state
 // in its configuration.
-func startSentinel(t TB, master *RedisServer, quorum int) *RedisServer {
+func startSentinel(t TB, master *RedisServer, quorum int, silence time.Duration) *RedisServer {
 	t.Helper()
 	port, dir := freePorts(t, 1), t.TempDir()
 	file := writeFile(t, dir, "sentinel.conf", fmt.Sprintf(`port %d
@@ -46,9 +47,9 @@ bind 127.0.0.1
 dir %q
 sentinel resolve-hostnames no
 sentinel monitor %s 127.0.0.1 %s %d
-sentinel down-after-milliseconds %[3]s 1000
+sentinel down-after-milliseconds %[3]s %[6]s
 sentinel failover-timeout %[3]s 5000
-`, port, dir, SentinelName, portOf(master.addr), quorum))
+`, port, dir, SentinelName, portOf(master.addr), quorum, milliseconds(silence)))
 	s := redisFrom(t, port, &process{
 		name: "sentinel", dir: dir, argv: []string{redisProgram(t), file, "--sentinel"}})
 	s.Start()

@@ -7,11 +7,22 @@ import (
 	"time"
 )
 
-const every = 10 * time.Millisecond
+const (
+	every    = 10 * time.Millisecond
+	everyAsk = 100 * time.Millisecond // which makes a connection
+)
 
 // Watch looks until stop, which returns the longest time for which a goroutine did
 // not run though it was its turn. stop may be called more than once.
 func Watch() (stop func() time.Duration) {
+	return watch(every, func() error { return nil })
+}
+
+// WatchServer is Watch for a server that is asked all the time: stop returns the
+// longest time for which it did not answer.
+func WatchServer(ask func() error) (stop func() time.Duration) { return watch(everyAsk, ask) }
+
+func watch(every time.Duration, ask func() error) (stop func() time.Duration) {
 	over, longest := make(chan struct{}), make(chan time.Duration, 1)
 	go func() {
 		tick := time.NewTicker(every)
@@ -21,12 +32,14 @@ func Watch() (stop func() time.Duration) {
 			select {
 			case <-tick.C:
 			case <-over:
-				longest <- most
+				longest <- max(most, time.Since(last)-every)
 				return
 			}
-			now := time.Now()
+			err, now := ask(), time.Now()
 			most = max(most, now.Sub(last)-every)
-			last = now
+			if err == nil {
+				last = now
+			}
 		}
 	}()
 	return sync.OnceValue(func() time.Duration { close(over); return <-longest })

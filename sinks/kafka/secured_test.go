@@ -3,7 +3,6 @@
 package kafka
 
 import (
-	"context"
 	"crypto/pbkdf2"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -81,12 +80,7 @@ func (c *testCluster) addUser(t *testing.T) {
 // allow lets the test user do one thing with a topic, and so nothing else.
 func (c *testCluster) allow(t testing.TB, topic string, operation kafka.ACLOperationType) {
 	t.Helper()
-	answer, err := c.client.CreateACLs(context.Background(), &kafka.CreateACLsRequest{ACLs: []kafka.ACLEntry{{
-		ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ResourcePatternType: kafka.PatternTypeLiteral,
-		Principal: "User:" + testUser, Host: "*", Operation: operation, PermissionType: kafka.ACLPermissionTypeAllow}}})
-	if err = errors.Join(append(answer.Errors, err)...); err != nil {
-		t.Fatal(err)
-	}
+	c.Allow(testUser, topic, servers.KafkaOperation(operation)) // which waits until every broker knows
 }
 
 func secured(mechanism, password, ca string) map[string]any {
