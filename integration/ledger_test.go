@@ -231,14 +231,14 @@ func (l *ledger) checkOrder(t *testing.T, posted time.Time) {
 	t.Helper()
 	lanes, dues, wrong, judged := map[string]int{}, map[string]time.Time{}, 0, 0
 	for _, a := range l.inOrder() {
-		id := string(a.header(l.idHeader))
-		m := l.accepted[id]
+		id := a.header(l.idHeader)
+		m := l.accepted[string(id)]
 		key := string(m.Key)
 		if lane, seen := lanes[key]; seen && lane != a.lane {
 			wrong++
 		}
 		lanes[key] = a.lane
-		if !m.deliverAt.After(posted) || len(l.arrived[id]) > 1 || a.attempt() > 1 {
+		if !m.deliverAt.After(posted) || len(l.arrived[string(id)]) > 1 || a.attempt() > 1 {
 			continue
 		}
 		judged++
