@@ -10,8 +10,9 @@ import (
 
 // finding is one breach of a law.
 type finding struct {
-	law  string // L1 to L10
-	text string
+	law   string // L1 to L10
+	text  string
+	spent bool // L1: a dead letter for want of attempts, which a machine that stands still uses up
 }
 
 // laws are what holds for one run.
@@ -53,7 +54,7 @@ func (w laws) check(l *ledger) []finding {
 		repeats += max(0, len(a.arrivals)-1)
 	}
 	if limit := w.perFault * len(l.faults); repeats > limit {
-		all = append(all, finding{"L6", fmt.Sprintf("%d repeats, and %d faults explain %d at most", repeats, len(l.faults), limit)})
+		all = append(all, finding{law: "L6", text: fmt.Sprintf("%d repeats, and %d faults explain %d at most", repeats, len(l.faults), limit)})
 	}
 	return append(all, w.late(l)...)
 }
@@ -65,9 +66,9 @@ func (w laws) lost(a *account) []finding {
 	case !a.accepted(), a.settled(), a.maybeCancelled(), a.lossAllowed(w.lossy):
 		return nil
 	case a.parked == "":
-		return []finding{{"L1", a.name + " was accepted, has not arrived and is not in the store"}}
+		return []finding{{law: "L1", text: a.name + " was accepted, has not arrived and is not in the store"}}
 	case a.parked == "delivered":
-		return []finding{{"L1", a.name + " was accepted and has not arrived, and the store says that it is delivered"}}
+		return []finding{{law: "L1", text: a.name + " was accepted and has not arrived, and the store says that it is delivered"}}
 	}
 	return nil
 }
@@ -77,11 +78,11 @@ func (w laws) late(l *ledger) []finding {
 	var all []finding
 	for _, a := range l.accounts() {
 		if a.accepted() && !a.settled() && a.parked != "" && a.parked != "delivered" && a.parked != "cancelled" {
-			all = append(all, finding{"L7", fmt.Sprintf("%s is still %s, %s after it was due", a.name, a.parked, w.drainIn)})
+			all = append(all, finding{law: "L7", text: fmt.Sprintf("%s is still %s, %s after it was due", a.name, a.parked, w.drainIn)})
 		}
 	}
 	if len(all) == 0 && (w.drained.IsZero() || w.drained.Sub(w.healed) > w.drainIn) {
-		all = append(all, finding{"L7", fmt.Sprintf("not drained within %s", w.drainIn)})
+		all = append(all, finding{law: "L7", text: fmt.Sprintf("not drained within %s", w.drainIn)})
 	}
 	return all
 }
@@ -97,9 +98,9 @@ func (w laws) phantom(a *account) []finding {
 	}
 	switch {
 	case !sent:
-		return []finding{{"L2", a.name + " arrived, and nobody sent it"}}
+		return []finding{{law: "L2", text: a.name + " arrived, and nobody sent it"}}
 	case !a.any(accepting, done, duplicate, unknown):
-		return []finding{{"L2", a.name + " arrived, and its producer was told that it is not stored"}}
+		return []finding{{law: "L2", text: a.name + " arrived, and its producer was told that it is not stored"}}
 	}
 	return nil
 }
@@ -118,7 +119,7 @@ func (w laws) corrupt(a *account) []finding {
 			fits = fits || e.Outcome != conflict && e.Content == got.Content && (e.ID == "" || e.ID == got.ID)
 		}
 		if sent && !fits {
-			all = append(all, finding{"L3", fmt.Sprintf("%s arrived as id %s with content %.12s, which nobody sent", a.name, got.ID, got.Content)})
+			all = append(all, finding{law: "L3", text: fmt.Sprintf("%s arrived as id %s with content %.12s, which nobody sent", a.name, got.ID, got.Content)})
 		}
 	}
 	return all
@@ -143,9 +144,9 @@ func (w laws) early(a *account) []finding {
 		at := got.Call.Add(ahead + clockSlack)
 		switch {
 		case at.Before(got.Due):
-			all = append(all, finding{"L4", fmt.Sprintf("%s arrived %s before it was due", a.name, got.Due.Sub(at))})
+			all = append(all, finding{law: "L4", text: fmt.Sprintf("%s arrived %s before it was due", a.name, got.Due.Sub(at))})
 		case !least.IsZero() && at.Before(least):
-			all = append(all, finding{"L4", fmt.Sprintf("%s arrived %s before anybody asked for", a.name, least.Sub(at))})
+			all = append(all, finding{law: "L4", text: fmt.Sprintf("%s arrived %s before anybody asked for", a.name, least.Sub(at))})
 		}
 	}
 	return all
@@ -154,7 +155,7 @@ func (w laws) early(a *account) []finding {
 // cancelled is L5: a clean cancel is kept.
 func (w laws) cancelled(a *account, faults []fault) []finding {
 	if len(a.arrivals) > 0 && a.cleanlyCancelled() && !a.undoneAllowed(w.lossy) && !w.forgotten(a, faults) {
-		return []finding{{"L5", a.name + " arrived, though a cancel said that it never will"}}
+		return []finding{{law: "L5", text: a.name + " arrived, though a cancel said that it never will"}}
 	}
 	return nil
 }
@@ -173,12 +174,12 @@ func (w laws) repeated(a *account, faults []fault) []finding {
 			first++
 		}
 		if n > 0 && !w.explained(arrivals[n-1], faults) && !sentLate(got, faults) {
-			all = append(all, finding{"L6", fmt.Sprintf("%s arrived again %s after bridge %s had delivered it, and there was no fault",
+			all = append(all, finding{law: "L6", text: fmt.Sprintf("%s arrived again %s after bridge %s had delivered it, and there was no fault",
 				a.name, got.Call.Sub(arrivals[n-1].Call), arrivals[n-1].Bridge)})
 		}
 	}
 	if first > 1 && !w.rolledBack {
-		all = append(all, finding{"L6", fmt.Sprintf("%s arrived %d times as the first attempt", a.name, first)})
+		all = append(all, finding{law: "L6", text: fmt.Sprintf("%s arrived %d times as the first attempt", a.name, first)})
 	}
 	return all
 }

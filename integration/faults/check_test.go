@@ -86,6 +86,7 @@ func TestChecks(t *testing.T) {
 		{name: "more than was in hand", entries: []entry{accepted(), arrived(1001, 1), arrived(1500, 2), arrived(1600, 3)},
 			faults: inFault, change: func(w *laws) { w.perFault = 1 }, want: []string{"L6"}},
 		{name: "stuck", entries: []entry{accepted(), {Kind: parking, Name: "m", State: "scheduled"}}, want: []string{"L7"}},
+		{name: "the store did not tell", entries: []entry{accepted(), {Kind: parking, Name: "m", State: unasked}}, want: []string{"L7"}},
 		{name: "late", entries: []entry{accepted(), arrived(1001, 1)}, change: func(w *laws) { w.drained = at(12_000) }, want: []string{"L7"}},
 		{name: "never drained", entries: []entry{accepted(), arrived(1001, 1)}, change: func(w *laws) { w.drained = time.Time{} }, want: []string{"L7"}},
 	} {

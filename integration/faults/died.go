@@ -18,12 +18,13 @@ func (w laws) died(a *account) []finding {
 	death := a.deaths[0]
 	switch {
 	case !a.mortal():
-		return []finding{{"L1", fmt.Sprintf("%s is a dead letter (%s), and nothing of the kind was done", a.name, death.Code)}}
+		return []finding{{law: "L1", text: fmt.Sprintf("%s is a dead letter (%s), and nothing of the kind was done", a.name, death.Code),
+			spent: death.Code == "attempts"}}
 	case death.Code != core.Permanent.String() || death.Attempt != 1:
-		return []finding{{"L1", fmt.Sprintf("%s is a dead letter by attempt %d for %q, and should be by the first for %q",
+		return []finding{{law: "L1", text: fmt.Sprintf("%s is a dead letter by attempt %d for %q, and should be by the first for %q",
 			a.name, death.Attempt, death.Code, core.Permanent)}}
 	case len(a.arrivals) > 0:
-		return []finding{{"L1", a.name + " is a dead letter and has arrived"}}
+		return []finding{{law: "L1", text: a.name + " is a dead letter and has arrived"}}
 	}
 	return nil
 }

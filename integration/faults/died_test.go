@@ -34,6 +34,18 @@ func TestDied(t *testing.T) {
 	}
 }
 
+// TestDeathsOfAStandstill: what has used up its attempts is the one death that a
+// machine which stands still may cause.
+func TestDeathsOfAStandstill(t *testing.T) {
+	for code, want := range map[string]bool{"attempts": true, "permanent": false, "expired": false} {
+		death := entry{Kind: dying, Name: "m", ID: "m", Code: code, Attempt: 16, Call: at(1200), Return: at(1200)}
+		findings := testLaws().check(ledgerOf(accepted(), death))
+		if got := len(findings) > 0 && excusable(findings); got != want {
+			t.Errorf("%s: %t, %v", code, got, findings)
+		}
+	}
+}
+
 // TestCleanFaultExplainsNothing: what was refused has no reason to arrive twice.
 func TestCleanFaultExplainsNothing(t *testing.T) {
 	for _, clean := range []bool{false, true} {

@@ -58,18 +58,15 @@ func (out *result) showLoss() {
 
 // excusable tells whether processes that stand still for want of a processor may
 // be the reason for all findings. They are late, hold more, lose what they own
-// and so repeat; what is late may not have arrived yet. Nothing makes them send
-// early, or something else, or what was cancelled.
+// and so repeat, and may use up all attempts. Nothing makes them lose a message,
+// send early, or something else, or what was cancelled.
 func excusable(findings []finding) bool {
-	late := slices.Contains(lawsIn(findings), "L7")
 	return !slices.ContainsFunc(findings, func(f finding) bool {
 		switch f.law {
 		case "L6", "L7", "L9", "L10":
 			return false
-		case "L1":
-			return !late
 		}
-		return true
+		return !f.spent
 	})
 }
 
@@ -153,7 +150,7 @@ func (r *run) grown(before map[int]vitals) []finding {
 			continue
 		}
 		if after.files > was.files+moreFiles || after.goroutines > was.goroutines+moreGoroutines || after.rssKB > was.rssKB+moreRSS {
-			all = append(all, finding{"L9", fmt.Sprintf("process %d had %+v and has %+v", pid, was, after)})
+			all = append(all, finding{law: "L9", text: fmt.Sprintf("process %d had %+v and has %+v", pid, was, after)})
 		}
 	}
 	return all

@@ -29,11 +29,15 @@ func TestMeterTellsADisturbedMachine(t *testing.T) {
 
 func TestWhatAStandstillExcuses(t *testing.T) {
 	for laws, want := range map[string]bool{
-		"L6": true, "L7 L9": true, "L10": true, "L1 L7": true,
-		"L1": false, "L1 L6": false, "L2": false, "L3": false, "L4 L7": false, "L5": false, "L6 L8": false,
+		"L6": true, "L7 L9": true, "L10": true, "spent L7": true,
+		"L1": false, "L1 L7": false, "L1 spent": false, "L1 L6": false, "L2": false, "L3": false, "L4 L7": false, "L5": false, "L6 L8": false,
 	} {
 		var findings []finding
 		for law := range strings.FieldsSeq(laws) {
+			if law == "spent" {
+				findings = append(findings, finding{law: "L1", spent: true})
+				continue
+			}
 			findings = append(findings, finding{law: law})
 		}
 		if got := excusable(findings); got != want {

@@ -309,21 +309,35 @@ func (r *run) resolve(missing []*account) {
 	}
 }
 
-const mostLookedFor = 200
+const (
+	lookTries = 20
+	lookPause = 500 * time.Millisecond
+	unasked   = "unasked" // the state of what the store has not told of
+)
 
-// lookFor notes what the store says of messages that have not arrived.
+// lookFor notes what the store says of messages that have not arrived. It asks
+// until there is an answer, as none is no loss.
 func (r *run) lookFor(missing []*account) {
-	for _, a := range missing[:min(mostLookedFor, len(missing))] {
+	tries := lookTries
+	for _, a := range missing {
 		id := a.name
 		for _, e := range a.calls {
 			if e.ID != "" {
 				id = e.ID
 			}
 		}
-		if e := r.get(r.bridges[0], a.name, id); e.Outcome == done {
-			e.Kind = parking
-			r.ledger.note(e)
+		e := r.get(r.bridges[0], a.name, id)
+		for ; e.Outcome != done && e.Outcome != notFound && tries > 0; tries-- {
+			r.sleep(lookPause)
+			e = r.get(r.bridges[0], a.name, id)
 		}
+		if e.Outcome == notFound {
+			continue
+		}
+		if e.Kind = parking; e.Outcome != done {
+			e.State = unasked
+		}
+		r.ledger.note(e)
 	}
 }
 
@@ -339,7 +353,7 @@ func (r *run) stopBridges() {
 func (r *run) find(law, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.own = append(r.own, finding{law, fmt.Sprintf(format, args...)})
+	r.own = append(r.own, finding{law: law, text: fmt.Sprintf(format, args...)})
 }
 
 // harm notes that the harness itself failed.
