@@ -47,8 +47,9 @@ const (
 	loadEvery = 10 * time.Millisecond
 	loadDelay = "200ms"
 	// noticeable is more than a busy machine explains, beyond the hiccups that it
-	// and its Redis had, and less than a sink that is held back by another shows: that waits for
-	// deadlines of three seconds and more. The figures themselves are logged.
+	// and its Redis had, and less than a sink that is held back by another shows:
+	// that waits for deadlines of three seconds and more. The figures themselves are
+	// logged.
 	noticeable = 2 * time.Second
 	// caughtUp is less than so many messages, as more come all the time.
 	caughtUp = 20

@@ -150,8 +150,8 @@ func newCall(ctx context.Context, s *script, keys []string, args ...any) call {
 const loadTries = 3
 
 // run sends calls in one pipeline on client and returns when each has its
-// result, after the timeout of a command at the latest. It loads scripts that are missing
-// and sends only those calls again.
+// result, after the timeout of a command at the latest. It loads scripts that are
+// missing and sends only those calls again.
 func (s *Store) run(ctx context.Context, client redis.UniversalClient, calls ...call) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()

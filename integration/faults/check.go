@@ -15,6 +15,10 @@ type finding struct {
 	spent bool // L1: a dead letter for want of attempts, which a machine that stands still uses up
 }
 
+func breach(law, format string, args ...any) finding {
+	return finding{law: law, text: fmt.Sprintf(format, args...)}
+}
+
 // laws are what holds for one run.
 type laws struct {
 	ownership time.Duration
@@ -54,7 +58,7 @@ func (w laws) check(l *ledger) []finding {
 		repeats += max(0, len(a.arrivals)-1)
 	}
 	if limit := w.perFault * len(l.faults); repeats > limit {
-		all = append(all, finding{law: "L6", text: fmt.Sprintf("%d repeats, and %d faults explain %d at most", repeats, len(l.faults), limit)})
+		all = append(all, breach("L6", "%d repeats, and %d faults explain %d at most", repeats, len(l.faults), limit))
 	}
 	return append(all, w.late(l)...)
 }
@@ -66,9 +70,9 @@ func (w laws) lost(a *account) []finding {
 	case !a.accepted(), a.settled(), a.maybeCancelled(), a.lossAllowed(w.lossy):
 		return nil
 	case a.parked == "":
-		return []finding{{law: "L1", text: a.name + " was accepted, has not arrived and is not in the store"}}
+		return []finding{breach("L1", "%s was accepted, has not arrived and is not in the store", a.name)}
 	case a.parked == "delivered":
-		return []finding{{law: "L1", text: a.name + " was accepted and has not arrived, and the store says that it is delivered"}}
+		return []finding{breach("L1", "%s was accepted and has not arrived, and the store says that it is delivered", a.name)}
 	}
 	return nil
 }
@@ -78,11 +82,11 @@ func (w laws) late(l *ledger) []finding {
 	var all []finding
 	for _, a := range l.accounts() {
 		if a.accepted() && !a.settled() && a.parked != "" && a.parked != "delivered" && a.parked != "cancelled" {
-			all = append(all, finding{law: "L7", text: fmt.Sprintf("%s is still %s, %s after it was due", a.name, a.parked, w.drainIn)})
+			all = append(all, breach("L7", "%s is still %s, %s after it was due", a.name, a.parked, w.drainIn))
 		}
 	}
 	if len(all) == 0 && (w.drained.IsZero() || w.drained.Sub(w.healed) > w.drainIn) {
-		all = append(all, finding{law: "L7", text: fmt.Sprintf("not drained within %s", w.drainIn)})
+		all = append(all, breach("L7", "not drained within %s", w.drainIn))
 	}
 	return all
 }
@@ -98,9 +102,9 @@ func (w laws) phantom(a *account) []finding {
 	}
 	switch {
 	case !sent:
-		return []finding{{law: "L2", text: a.name + " arrived, and nobody sent it"}}
+		return []finding{breach("L2", "%s arrived, and nobody sent it", a.name)}
 	case !a.any(accepting, done, duplicate, unknown):
-		return []finding{{law: "L2", text: a.name + " arrived, and its producer was told that it is not stored"}}
+		return []finding{breach("L2", "%s arrived, and its producer was told that it is not stored", a.name)}
 	}
 	return nil
 }
@@ -119,7 +123,7 @@ func (w laws) corrupt(a *account) []finding {
 			fits = fits || e.Outcome != conflict && e.Content == got.Content && (e.ID == "" || e.ID == got.ID)
 		}
 		if sent && !fits {
-			all = append(all, finding{law: "L3", text: fmt.Sprintf("%s arrived as id %s with content %.12s, which nobody sent", a.name, got.ID, got.Content)})
+			all = append(all, breach("L3", "%s arrived as id %s with content %.12s, which nobody sent", a.name, got.ID, got.Content))
 		}
 	}
 	return all
@@ -144,9 +148,9 @@ func (w laws) early(a *account) []finding {
 		at := got.Call.Add(ahead + clockSlack)
 		switch {
 		case at.Before(got.Due):
-			all = append(all, finding{law: "L4", text: fmt.Sprintf("%s arrived %s before it was due", a.name, got.Due.Sub(at))})
+			all = append(all, breach("L4", "%s arrived %s before it was due", a.name, got.Due.Sub(at)))
 		case !least.IsZero() && at.Before(least):
-			all = append(all, finding{law: "L4", text: fmt.Sprintf("%s arrived %s before anybody asked for", a.name, least.Sub(at))})
+			all = append(all, breach("L4", "%s arrived %s before anybody asked for", a.name, least.Sub(at)))
 		}
 	}
 	return all
@@ -155,7 +159,7 @@ func (w laws) early(a *account) []finding {
 // cancelled is L5: a clean cancel is kept.
 func (w laws) cancelled(a *account, faults []fault) []finding {
 	if len(a.arrivals) > 0 && a.cleanlyCancelled() && !a.undoneAllowed(w.lossy) && !w.forgotten(a, faults) {
-		return []finding{{law: "L5", text: a.name + " arrived, though a cancel said that it never will"}}
+		return []finding{breach("L5", "%s arrived, though a cancel said that it never will", a.name)}
 	}
 	return nil
 }
@@ -174,12 +178,12 @@ func (w laws) repeated(a *account, faults []fault) []finding {
 			first++
 		}
 		if n > 0 && !w.explained(arrivals[n-1], faults) && !sentLate(got, faults) {
-			all = append(all, finding{law: "L6", text: fmt.Sprintf("%s arrived again %s after bridge %s had delivered it, and there was no fault",
-				a.name, got.Call.Sub(arrivals[n-1].Call), arrivals[n-1].Bridge)})
+			all = append(all, breach("L6", "%s arrived again %s after bridge %s had delivered it, and there was no fault",
+				a.name, got.Call.Sub(arrivals[n-1].Call), arrivals[n-1].Bridge))
 		}
 	}
 	if first > 1 && !w.rolledBack {
-		all = append(all, finding{law: "L6", text: fmt.Sprintf("%s arrived %d times as the first attempt", a.name, first)})
+		all = append(all, breach("L6", "%s arrived %d times as the first attempt", a.name, first))
 	}
 	return all
 }

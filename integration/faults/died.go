@@ -2,11 +2,7 @@
 
 package main
 
-import (
-	"fmt"
-
-	"github.com/delaybridge/delaybridge/core"
-)
+import "github.com/delaybridge/delaybridge/core"
 
 // died is the part of L1 about dead letters: only what the row made such that it
 // may die is one, at its first attempt and with the reason, and it has not
@@ -18,13 +14,14 @@ func (w laws) died(a *account) []finding {
 	death := a.deaths[0]
 	switch {
 	case !a.mortal():
-		return []finding{{law: "L1", text: fmt.Sprintf("%s is a dead letter (%s), and nothing of the kind was done", a.name, death.Code),
-			spent: death.Code == "attempts"}}
+		found := breach("L1", "%s is a dead letter (%s), and nothing of the kind was done", a.name, death.Code)
+		found.spent = death.Code == "attempts"
+		return []finding{found}
 	case death.Code != core.Permanent.String() || death.Attempt != 1:
-		return []finding{{law: "L1", text: fmt.Sprintf("%s is a dead letter by attempt %d for %q, and should be by the first for %q",
-			a.name, death.Attempt, death.Code, core.Permanent)}}
+		return []finding{breach("L1", "%s is a dead letter by attempt %d for %q, and should be by the first for %q",
+			a.name, death.Attempt, death.Code, core.Permanent)}
 	case len(a.arrivals) > 0:
-		return []finding{{law: "L1", text: a.name + " is a dead letter and has arrived"}}
+		return []finding{breach("L1", "%s is a dead letter and has arrived", a.name)}
 	}
 	return nil
 }

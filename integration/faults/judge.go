@@ -150,7 +150,7 @@ func (r *run) grown(before map[int]vitals) []finding {
 			continue
 		}
 		if after.files > was.files+moreFiles || after.goroutines > was.goroutines+moreGoroutines || after.rssKB > was.rssKB+moreRSS {
-			all = append(all, finding{law: "L9", text: fmt.Sprintf("process %d had %+v and has %+v", pid, was, after)})
+			all = append(all, breach("L9", "process %d had %+v and has %+v", pid, was, after))
 		}
 	}
 	return all

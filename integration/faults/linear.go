@@ -58,13 +58,13 @@ func (w laws) linear(l *ledger) []finding {
 	for _, a := range accounts {
 		left := time.Until(deadline)
 		if left <= 0 {
-			return append(all, finding{law: "L8", text: "not decided within " + budget.String()})
+			return append(all, breach("L8", "not decided within %s", budget))
 		}
 		switch porcupine.CheckOperationsTimeout(model, w.history(a), left) {
 		case porcupine.Illegal:
-			all = append(all, finding{law: "L8", text: a.name + ": no order of its calls explains the answers"})
+			all = append(all, breach("L8", "%s: no order of its calls explains the answers", a.name))
 		case porcupine.Unknown:
-			all = append(all, finding{law: "L8", text: a.name + ": not decided in time"})
+			all = append(all, breach("L8", "%s: not decided in time", a.name))
 		}
 	}
 	return all

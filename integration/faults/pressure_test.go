@@ -34,11 +34,11 @@ func TestWhatAStandstillExcuses(t *testing.T) {
 	} {
 		var findings []finding
 		for law := range strings.FieldsSeq(laws) {
+			f := finding{law: law}
 			if law == "spent" {
-				findings = append(findings, finding{law: "L1", spent: true})
-				continue
+				f = finding{law: "L1", spent: true}
 			}
-			findings = append(findings, finding{law: law})
+			findings = append(findings, f)
 		}
 		if got := excusable(findings); got != want {
 			t.Errorf("%s: %t", laws, got)

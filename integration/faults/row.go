@@ -353,7 +353,7 @@ func (r *run) stopBridges() {
 func (r *run) find(law, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.own = append(r.own, finding{law: law, text: fmt.Sprintf(format, args...)})
+	r.own = append(r.own, breach(law, format, args...))
 }
 
 // harm notes that the harness itself failed.

@@ -99,8 +99,8 @@ func kafkaAllows(addr, user, topic string, operation KafkaOperation) error {
 	}
 	r := wireReader{rest: answer}
 	r.int32() // throttle
-	if code, text := r.int16(), r.string(); r.err == nil && code != 0 {
-		return fmt.Errorf("error %d %s", code, text)
+	if err := r.verdict(); err != nil {
+		return err
 	}
 	if found := r.int32(); r.err == nil && found == 0 {
 		return errors.New("the rule does not hold yet")
@@ -119,9 +119,5 @@ func kafkaAllow(addr, user, topic string, operation KafkaOperation) error {
 	r := wireReader{rest: answer}
 	r.int32() // throttle
 	r.int32() // one rule
-	code, text := r.int16(), r.string()
-	if r.err == nil && code != 0 {
-		return fmt.Errorf("error %d %s", code, text)
-	}
-	return r.err
+	return r.verdict()
 }

@@ -142,15 +142,13 @@ func (e *env) mustDeliver(sink core.Sink, batch ...*core.Message) {
 	e.insist(e.ample, sink, batch)
 }
 
-// pauses are those before what was not confirmed is sent again.
-var pauses = [...]time.Duration{20 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second}
-
 // insist delivers within limit: all must be confirmed. Good times have moments in
 // which a machine stands still for longer than a sink waits for its target, so
 // what a sink would try again is sent again, as the same attempt. It returns how
 // often that was done.
 func (e *env) insist(limit time.Duration, sink core.Sink, batch []*core.Message) (repeats int) {
 	e.Helper()
+	pauses := [...]time.Duration{20 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second}
 	ctx, cancel := context.WithTimeout(e.Context(), limit)
 	defer cancel()
 	for {
