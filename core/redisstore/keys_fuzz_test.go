@@ -32,14 +32,14 @@ func FuzzKeys(f *testing.F) {
 		count := int(buckets)%core.MaxBuckets + 1
 		one, two := keySpace{prefix, count}, keySpace{otherPrefix, count}
 		owners := make(map[string]string)
-		claim(t, owners, one, sink, int(number)%count)
-		claim(t, owners, two, other, int(number)%count)
+		reserve(t, owners, one, sink, int(number)%count)
+		reserve(t, owners, two, other, int(number)%count)
 	})
 }
 
-// claim notes the names that a sink uses, of two of its buckets, and fails if
+// reserve notes the names that a sink uses, of two of its buckets, and fails if
 // one is in use by another sink or bucket.
-func claim(t *testing.T, owners map[string]string, k keySpace, sink string, number int) {
+func reserve(t *testing.T, owners map[string]string, k keySpace, sink string, number int) {
 	t.Helper()
 	note := func(name, owner string) {
 		if before, taken := owners[name]; taken && before != owner {

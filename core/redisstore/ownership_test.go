@@ -84,20 +84,25 @@ func TestInstancesShareTheBuckets(t *testing.T) {
 // take owns bucket 0 of sink orders by hand, without renewing.
 func ownByHand(t *testing.T, s *Store) *bucket {
 	t.Helper()
-	v := &server{Store: s, sink: "orders", term: s.config.Ownership, tenures: make(map[int]*tenure),
-		ended: make(chan *tenure, 1), log: s.config.Log}
 	held := make(chan *bucket, 1)
-	v.work = func(ctx context.Context, b core.Bucket) error {
+	v := s.newServer("orders", func(ctx context.Context, b core.Bucket) error {
 		held <- b.(*bucket)
 		<-ctx.Done()
 		return nil
-	}
-	until(t, "bucket is free", func() bool { v.acquire(t.Context(), []int{0}); return len(v.tenures) == 1 })
+	})
+	until(t, "bucket is free", func() bool { return v.acquireNow(t.Context(), 0) })
 	t.Cleanup(func() {
 		v.tenures[0].cancel(errStopping)
 		<-v.ended
 	})
 	return <-held
+}
+
+// acquireNow is acquire for one bucket; it tells whether the bucket is owned.
+func (v *server) acquireNow(ctx context.Context, number int) bool {
+	v.acquire(ctx, []int{number})
+	v.answered(<-v.claims)
+	return v.tenures[number] != nil
 }
 
 func TestPausedOwnerIsFenced(t *testing.T) {
@@ -147,18 +152,16 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	s := open(t, config)
 	var began time.Time
 	var logged bytes.Buffer
-	v := &server{Store: s, sink: "orders", term: config.Ownership, tenures: make(map[int]*tenure), ended: make(chan *tenure, 1),
-		log: slog.New(slog.NewTextHandler(&logged, nil))}
 	cause := make(chan error, 1)
-	v.work = func(ctx context.Context, _ core.Bucket) error {
+	v := s.newServer("orders", func(ctx context.Context, _ core.Bucket) error {
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
 		return nil
-	}
+	})
+	v.log = slog.New(slog.NewTextHandler(&logged, nil))
 	until(t, "bucket is owned", func() bool {
 		began = time.Now()
-		v.acquire(t.Context(), []int{0})
-		return len(v.tenures) == 1
+		return v.acquireNow(t.Context(), 0)
 	})
 	if err := <-cause; !errors.Is(err, core.ErrOwnershipLost) {
 		t.Errorf("ended with %v, want ownership lost", err)
@@ -167,9 +170,10 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 		t.Errorf("ended after %s, want about %s", took, config.Ownership)
 	}
 	v.leaveBucket(t.Context(), <-v.ended)
-	v.leaving.Wait()
-	v.turn(t.Context(), false)
-	v.turn(t.Context(), false)
+	v.beside.Wait()
+	v.stopping = true // without heartbeats
+	v.turn(t.Context())
+	v.turn(t.Context())
 	if n := strings.Count(logged.String(), "ownership of buckets was lost"); n != 1 {
 		t.Errorf("logged %d times that the bucket was lost:\n%s", n, logged.String())
 	}

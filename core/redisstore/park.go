@@ -249,6 +249,9 @@ func (s *Store) commitGroups(ctx context.Context, groups []*parkGroup) []error {
 		calls[n] = g.call
 	}
 	byServer(ctx, s.client, calls, func(p *part) {
+		if p.node == nil {
+			return
+		}
 		err := s.commitOn(ctx, p.node, p.calls...)
 		for _, n := range p.at {
 			waited[n] = err

@@ -21,7 +21,7 @@ func nodeOf(ctx context.Context, client redis.UniversalClient, key string) (redi
 
 // part is the calls of one server, with their positions among all.
 type part struct {
-	node  redis.UniversalClient
+	node  redis.UniversalClient // nil: it could not be found out, and the calls have an error
 	at    []int
 	calls []call
 }
@@ -35,7 +35,7 @@ func byServer(ctx context.Context, client redis.UniversalClient, calls []call, d
 		node, err := nodeOf(ctx, client, c.key())
 		if err != nil {
 			c.SetErr(err)
-			continue
+			node = nil
 		}
 		n := slices.IndexFunc(parts, func(p *part) bool { return p.node == node })
 		if n < 0 {
@@ -52,9 +52,4 @@ func byServer(ctx context.Context, client redis.UniversalClient, calls []call, d
 		running.Go(func() { do(p) })
 	}
 	running.Wait()
-}
-
-// runByServer is run with a pipeline of its own for each server.
-func (s *Store) runByServer(ctx context.Context, client redis.UniversalClient, calls ...call) {
-	byServer(ctx, client, calls, func(p *part) { s.run(ctx, client, p.calls...) })
 }

@@ -1,0 +1,121 @@
+package redisstore
+
+import (
+	"context"
+	"hash/fnv"
+	"strconv"
+)
+
+// heartbeat is what came of one.
+type heartbeat struct {
+	live []string // the instances that serve the sink, this one among them
+	err  error
+}
+
+// beat says that this instance is alive, and asks who else is. One that is asked
+// for while another is on its way follows that, as the answer may be too old.
+func (v *server) beat(ctx context.Context) {
+	if v.beating || v.stopping {
+		v.again = true
+		return
+	}
+	v.beating, v.again = true, false
+	v.beside.Go(func() {
+		live, err := v.announced(ctx)
+		v.beats <- heartbeat{live, err}
+	})
+}
+
+// announced puts this instance among those that serve the sink, and returns
+// them.
+func (v *server) announced(ctx context.Context) ([]string, error) {
+	ctx, cancel := v.patience(ctx)
+	defer cancel()
+	c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, v.term.Milliseconds())
+	v.Store.run(ctx, v.serving, c)
+	return c.StringSlice()
+}
+
+// beaten takes the buckets that fall to this instance, now that it is known which
+// are alive.
+func (v *server) beaten(ctx context.Context, h heartbeat) {
+	v.beating = false
+	switch {
+	case v.stopping:
+		v.depart(ctx)
+		return
+	case h.err != nil && !v.silent:
+		v.log.Warn("heartbeat failed", "err", h.err)
+	case h.err == nil && v.silent:
+		v.log.Info("heartbeat is back")
+	}
+	v.silent = h.err != nil
+	if !v.silent {
+		v.rebalance(ctx, h.live)
+	}
+	if v.again {
+		v.beat(ctx)
+	}
+}
+
+// rebalance gives back the buckets that fall to others and takes those that
+// fall to this instance and are free.
+func (v *server) rebalance(ctx context.Context, live []string) {
+	var wanted []int
+	for n := range v.keys.buckets {
+		mine := rendezvous(live, v.sink, n) == v.config.Instance
+		t := v.tenures[n]
+		switch {
+		case mine && t == nil && !v.claimed[n]:
+			wanted = append(wanted, n)
+		case !mine && t != nil:
+			t.cancel(errStopping)
+		}
+	}
+	v.acquire(ctx, wanted)
+}
+
+// rendezvous is the instance that a bucket falls to: that with the highest hash
+// of instance and bucket. When an instance comes or goes, only buckets that it
+// takes or leaves move.
+func rendezvous(live []string, sink string, number int) string {
+	var best string
+	var top uint64
+	for _, instance := range live {
+		h := fnv.New64a()
+		h.Write([]byte(instance + "\x00" + sink + "\x00" + strconv.Itoa(number)))
+		if sum := mix(h.Sum64()); best == "" || sum > top || sum == top && instance > best {
+			best, top = instance, sum
+		}
+	}
+	return best
+}
+
+// mix spreads the bits of a hash whose last bytes hardly reach its high bits.
+// It is the finalizer of MurmurHash3.
+func mix(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// announce tells the other instances that there is something to take or give.
+func (v *server) announce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, v.config.timeout)
+	defer cancel()
+	if err := v.serving.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err(); err != nil {
+		v.log.Debug("announce", "err", err) // the others' heartbeats find out as well
+	}
+}
+
+// depart takes this instance out of the set of those that serve the sink, so
+// that its buckets fall to others from now on.
+func (v *server) depart(ctx context.Context) {
+	v.beside.Go(func() {
+		c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, 0)
+		v.Store.run(ctx, v.serving, c)
+		v.announce(ctx)
+	})
+}
