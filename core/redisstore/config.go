@@ -177,9 +177,6 @@ func (c Config) connect() redis.UniversalClient {
 	case c.isCluster():
 		cluster := options.Cluster()
 		cluster.ClusterStateReloadInterval = stateReload
-		// Else the first command on its own asks some server for a list of all
-		// commands, for 5 s whatever its context says, and all others wait.
-		cluster.DisableRoutingPolicies = true
 		return redis.NewClusterClient(cluster)
 	}
 	return redis.NewClient(options.Simple())

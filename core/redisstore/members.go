@@ -51,10 +51,19 @@ func (v *server) beaten(ctx context.Context, h heartbeat) {
 	}
 	v.silent = h.err != nil
 	if !v.silent {
+		v.introduce(ctx)
 		v.rebalance(ctx, h.live)
 	}
 	if v.again {
 		v.beat(ctx)
+	}
+}
+
+// introduce tells the others of this instance, once they can see that it is alive.
+func (v *server) introduce(ctx context.Context) {
+	if !v.known {
+		v.known = true
+		v.beside.Go(func() { v.announce(ctx) })
 	}
 }
 
@@ -66,7 +75,9 @@ func (v *server) rebalance(ctx context.Context, live []string) {
 		mine := rendezvous(live, v.sink, n) == v.config.Instance
 		t := v.tenures[n]
 		switch {
-		case mine && t == nil && !v.claimed[n]:
+		case v.claimed[n]:
+			v.passed = true
+		case mine && t == nil:
 			wanted = append(wanted, n)
 		case !mine && t != nil:
 			t.cancel(errStopping)
@@ -101,11 +112,18 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// announce tells the other instances that there is something to take or give.
+// announce tells the other instances that there is something to take or give. It
+// asks one server to pass that on, that of the heartbeats: as a command to a whole
+// cluster, the client library would first have some server list its commands, for
+// 5 s whatever ctx says.
 func (v *server) announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, v.config.timeout)
 	defer cancel()
-	if err := v.serving.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err(); err != nil {
+	node, err := nodeOf(ctx, v.serving, v.keys.members(v.sink))
+	if err == nil {
+		err = node.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err()
+	}
+	if err != nil {
 		v.log.Debug("announce", "err", err) // the others' heartbeats find out as well
 	}
 }

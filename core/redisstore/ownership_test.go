@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/core"
 )
@@ -95,13 +98,19 @@ func ownByHand(t *testing.T, s *Store) *bucket {
 		v.tenures[0].cancel(errStopping)
 		<-v.ended
 	})
-	return <-held
+	select {
+	case b := <-held:
+		return b
+	case <-time.After(patience):
+		t.Fatal("bucket was lost before work began")
+		return nil
+	}
 }
 
 // acquireNow is acquire for one bucket; it tells whether the bucket is owned.
 func (v *server) acquireNow(ctx context.Context, number int) bool {
 	v.acquire(ctx, []int{number})
-	v.answered(<-v.claims)
+	v.answered(ctx, <-v.claims)
 	return v.tenures[number] != nil
 }
 
@@ -163,8 +172,13 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 		began = time.Now()
 		return v.acquireNow(t.Context(), 0)
 	})
-	if err := <-cause; !errors.Is(err, core.ErrOwnershipLost) {
-		t.Errorf("ended with %v, want ownership lost", err)
+	select {
+	case err := <-cause:
+		if !errors.Is(err, core.ErrOwnershipLost) {
+			t.Errorf("ended with %v, want ownership lost", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("ownership has not ended, or work has not begun")
 	}
 	if took := time.Since(began); took < config.Ownership-50*time.Millisecond || took > config.Ownership+30*time.Second {
 		t.Errorf("ended after %s, want about %s", took, config.Ownership)
@@ -177,6 +191,75 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	if n := strings.Count(logged.String(), "ownership of buckets was lost"); n != 1 {
 		t.Errorf("logged %d times that the bucket was lost:\n%s", n, logged.String())
 	}
+}
+
+// eager fails if this instance tells the others of itself before a heartbeat has
+// got through.
+type eager struct {
+	redis.Hook
+	t      *testing.T
+	beat   string
+	told   chan struct{} // closed when the others are told
+	passed atomic.Bool   // a heartbeat has
+}
+
+func (e *eager) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (e *eager) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "publish" && !e.passed.Load() {
+			e.t.Error("the others were told of what they can't see yet")
+			close(e.told)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (e *eager) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Args()[1] == e.beat && !e.passed.Load() {
+			select { // as if it had a longer way
+			case <-e.told:
+			case <-time.After(200 * time.Millisecond):
+			}
+			defer e.passed.Store(true)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// TestOthersAreToldOnceTheyCanSee: an announcement before the first heartbeat has
+// others look and find nobody new, until their own next heartbeat.
+func TestOthersAreToldOnceTheyCanSee(t *testing.T) {
+	config := freshConfig(t)
+	config.Ownership = time.Hour // nobody looks by the clock
+	a := open(t, config)
+	b := second(t, a, "b")
+	defer serve(t, a, newCollector(0), core.RetryPolicy{})()
+	until(t, "a owns all", func() bool { return len(a.owned.owns("orders")) == 16 })
+	b.serving.AddHook(&eager{t: t, beat: b.scripts.beat.sha, told: make(chan struct{})})
+	defer serve(t, b, newCollector(0), core.RetryPolicy{})()
+	until(t, "b owns some", func() bool { return len(b.owned.owns("orders")) > 0 })
+}
+
+// TestClaimThatFallsToAnother: who else is there may come to be known while a claim
+// is on its way, and is looked at again when the claim is answered.
+func TestClaimThatFallsToAnother(t *testing.T) {
+	config := freshConfig(t)
+	config.Buckets, config.Ownership = 1, time.Hour
+	s := open(t, config)
+	v := s.newServer("orders", func(ctx context.Context, _ core.Bucket) error { <-ctx.Done(); return nil })
+	v.acquire(t.Context(), []int{0})
+	v.rebalance(t.Context(), []string{"another"})
+	v.answered(t.Context(), <-v.claims)
+	if len(v.tenures) != 1 || !v.beating {
+		t.Fatalf("%d buckets are owned, and that nobody looks again is %v", len(v.tenures), !v.beating)
+	}
+	v.stopping = true
+	v.beaten(t.Context(), <-v.beats)
+	v.tenures[0].cancel(errStopping)
+	v.leaveBucket(t.Context(), <-v.ended)
+	v.beside.Wait()
 }
 
 func TestRendezvousMovesOnlyWhatItMust(t *testing.T) {

@@ -23,8 +23,10 @@ type server struct {
 	term     time.Duration
 	tenures  map[int]*tenure
 	claimed  map[int]bool // buckets of which an ownership is being asked for
+	passed   bool         // the last rebalance passed some of those over
 	beating  bool         // a heartbeat is on its way
 	again    bool         // and another one is to follow
+	known    bool         // a heartbeat has got through
 	stopping bool
 	silent   bool // Redis did not answer the last heartbeat, and that was logged
 	lost     int  // ownerships since the last turn
@@ -59,7 +61,6 @@ func (v *server) run(ctx context.Context) error {
 	defer tick.Stop()
 	stop := ctx.Done()
 	v.beat(inner)
-	v.beside.Go(func() { v.announce(inner) })
 	for !v.finished() {
 		select {
 		case <-stop:
@@ -75,7 +76,7 @@ func (v *server) run(ctx context.Context) error {
 		case h := <-v.beats:
 			v.beaten(inner, h)
 		case c := <-v.claims:
-			v.answered(c)
+			v.answered(inner, c)
 		case t := <-v.ended:
 			v.leaveBucket(inner, t)
 		}

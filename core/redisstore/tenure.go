@@ -50,13 +50,18 @@ func (v *server) acquire(ctx context.Context, numbers []int) {
 	})
 }
 
-// answered deals with what Redis has answered to a claim.
-func (v *server) answered(c *claim) {
+// answered deals with what Redis has answered to a claim. After the last of several
+// it looks once more at what fell to whom meanwhile.
+func (v *server) answered(ctx context.Context, c *claim) {
 	delete(v.claimed, c.number)
 	if epoch, err := c.Int64(); err != nil {
 		v.log.Warn("take ownership failed", "bucket", c.number, "err", err)
 	} else if epoch > 0 {
 		v.enter(c.number, c.token, epoch, c.asked)
+	}
+	if v.passed && len(v.claimed) == 0 {
+		v.passed = false
+		v.beat(ctx)
 	}
 }
 

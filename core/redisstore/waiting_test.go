@@ -118,7 +118,9 @@ func (h *hanging) hang() {
 // answer; the client library may wait for longer than it is told to.
 func TestRenewedThoughOtherCallsHang(t *testing.T) {
 	t.Parallel()
-	s := open(t, freshConfig(t))
+	config := freshConfig(t)
+	config.Ownership = 20 * time.Second // what is lost meanwhile is not owned anew
+	s := open(t, config)
 	h := &hanging{beat: s.scripts.beat.sha, renew: s.scripts.renew.sha}
 	s.serving.AddHook(h)
 	defer serve(t, s, newCollector(0), core.RetryPolicy{})()
