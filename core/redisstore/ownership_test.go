@@ -193,6 +193,33 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	}
 }
 
+// TestRenewalProlongs: for Redis as well as for us.
+func TestRenewalProlongs(t *testing.T) {
+	config := freshConfig(t)
+	config.Buckets, config.Ownership = 1, time.Hour
+	s := open(t, config)
+	v := s.newServer("orders", func(ctx context.Context, _ core.Bucket) error { <-ctx.Done(); return nil })
+	if !v.acquireNow(t.Context(), 0) {
+		t.Fatal("bucket is not owned")
+	}
+	end := func() int64 {
+		ms, err := s.client.HGet(t.Context(), s.keys.bucket("orders", 0)[0], "until").Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ms
+	}
+	first := end()
+	until(t, "Redis has prolonged it", func() bool {
+		v.renew(t.Context())
+		v.beside.Wait()
+		return end() > first
+	})
+	v.tenures[0].cancel(errStopping)
+	v.leaveBucket(t.Context(), <-v.ended)
+	v.beside.Wait()
+}
+
 // eager fails if this instance tells the others of itself before a heartbeat has
 // got through.
 type eager struct {
