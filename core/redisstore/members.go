@@ -4,13 +4,8 @@ import (
 	"context"
 	"hash/fnv"
 	"strconv"
+	"time"
 )
-
-// heartbeat is what came of one.
-type heartbeat struct {
-	live []string // the instances that serve the sink, this one among them
-	err  error
-}
 
 // beat says that this instance is alive, and asks who else is. One that is asked
 // for while another is on its way follows that, as the answer may be too old.
@@ -20,39 +15,34 @@ func (v *server) beat(ctx context.Context) {
 		return
 	}
 	v.beating, v.again = true, false
-	v.beside.Go(func() {
-		live, err := v.announced(ctx)
-		v.beats <- heartbeat{live, err}
-	})
+	c := v.beatCall(ctx, v.term)
+	v.runBeside(ctx, []call{c}, func(int) { v.beats <- c })
 }
 
-// announced puts this instance among those that serve the sink, and returns
-// them.
-func (v *server) announced(ctx context.Context) ([]string, error) {
-	ctx, cancel := v.patience(ctx)
-	defer cancel()
-	c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, v.term.Milliseconds())
-	v.Store.run(ctx, v.serving, c)
-	return c.StringSlice()
+// beatCall has this instance count as alive for a while from now, or no more. It
+// answers with the instances that serve the sink.
+func (v *server) beatCall(ctx context.Context, alive time.Duration) call {
+	return newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, alive.Milliseconds())
 }
 
-// beaten takes the buckets that fall to this instance, now that it is known which
-// are alive.
-func (v *server) beaten(ctx context.Context, h heartbeat) {
+// beaten takes the buckets that fall to this instance, now that a heartbeat has told
+// which are alive.
+func (v *server) beaten(ctx context.Context, c call) {
+	live, err := c.StringSlice()
 	v.beating = false
 	switch {
 	case v.stopping:
 		v.depart(ctx)
 		return
-	case h.err != nil && !v.silent:
-		v.log.Warn("heartbeat failed", "err", h.err)
-	case h.err == nil && v.silent:
+	case err != nil && !v.silent:
+		v.log.Warn("heartbeat failed", "err", err)
+	case err == nil && v.silent:
 		v.log.Info("heartbeat is back")
 	}
-	v.silent = h.err != nil
+	v.silent = err != nil
 	if !v.silent {
 		v.introduce(ctx)
-		v.rebalance(ctx, h.live)
+		v.rebalance(ctx, live)
 	}
 	if v.again {
 		v.beat(ctx)
@@ -132,8 +122,7 @@ func (v *server) announce(ctx context.Context) {
 // that its buckets fall to others from now on.
 func (v *server) depart(ctx context.Context) {
 	v.beside.Go(func() {
-		c := newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, 0)
-		v.Store.run(ctx, v.serving, c)
+		v.Store.run(ctx, v.serving, v.beatCall(ctx, 0))
 		v.announce(ctx)
 	})
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/delaybridge/delaybridge/core"
 )
 
@@ -84,7 +82,7 @@ func TestInstancesShareTheBuckets(t *testing.T) {
 	}
 }
 
-// take owns bucket 0 of sink orders by hand, without renewing.
+// ownByHand owns bucket 0 of sink orders, without renewing.
 func ownByHand(t *testing.T, s *Store) *bucket {
 	t.Helper()
 	held := make(chan *bucket, 1)
@@ -112,6 +110,19 @@ func (v *server) acquireNow(ctx context.Context, number int) bool {
 	v.acquire(ctx, []int{number})
 	v.answered(ctx, <-v.claims)
 	return v.tenures[number] != nil
+}
+
+// giveBack ends the ownership of a bucket and waits until all that goes on has ended.
+func (v *server) giveBack(ctx context.Context, number int) {
+	v.tenures[number].cancel(errStopping)
+	v.leaveBucket(ctx, <-v.ended)
+	v.beside.Wait()
+}
+
+// idle is work that does nothing for as long as it may.
+func idle(ctx context.Context, _ core.Bucket) error {
+	<-ctx.Done()
+	return nil
 }
 
 func TestPausedOwnerIsFenced(t *testing.T) {
@@ -198,7 +209,7 @@ func TestRenewalProlongs(t *testing.T) {
 	config := freshConfig(t)
 	config.Buckets, config.Ownership = 1, time.Hour
 	s := open(t, config)
-	v := s.newServer("orders", func(ctx context.Context, _ core.Bucket) error { <-ctx.Done(); return nil })
+	v := s.newServer("orders", idle)
 	if !v.acquireNow(t.Context(), 0) {
 		t.Fatal("bucket is not owned")
 	}
@@ -215,44 +226,7 @@ func TestRenewalProlongs(t *testing.T) {
 		v.beside.Wait()
 		return end() > first
 	})
-	v.tenures[0].cancel(errStopping)
-	v.leaveBucket(t.Context(), <-v.ended)
-	v.beside.Wait()
-}
-
-// eager fails if this instance tells the others of itself before a heartbeat has
-// got through.
-type eager struct {
-	redis.Hook
-	t      *testing.T
-	beat   string
-	told   chan struct{} // closed when the others are told
-	passed atomic.Bool   // a heartbeat has
-}
-
-func (e *eager) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (e *eager) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "publish" && !e.passed.Load() {
-			e.t.Error("the others were told of what they can't see yet")
-			close(e.told)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (e *eager) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[0].Args()[1] == e.beat && !e.passed.Load() {
-			select { // as if it had a longer way
-			case <-e.told:
-			case <-time.After(200 * time.Millisecond):
-			}
-			defer e.passed.Store(true)
-		}
-		return next(ctx, cmds)
-	}
+	v.giveBack(t.Context(), 0)
 }
 
 // TestOthersAreToldOnceTheyCanSee: an announcement before the first heartbeat has
@@ -264,7 +238,23 @@ func TestOthersAreToldOnceTheyCanSee(t *testing.T) {
 	b := second(t, a, "b")
 	defer serve(t, a, newCollector(0), core.RetryPolicy{})()
 	until(t, "a owns all", func() bool { return len(a.owned.owns("orders")) == 16 })
-	b.serving.AddHook(&eager{t: t, beat: b.scripts.beat.sha, told: make(chan struct{})})
+	told := make(chan struct{}) // closed when the others are, too early
+	var passed atomic.Bool      // a heartbeat has
+	b.serving.AddHook(around(func(name string, run func() error) error {
+		switch {
+		case passed.Load():
+		case name == "publish":
+			t.Error("the others were told of what they can't see yet")
+			close(told)
+		case name == b.scripts.beat.sha:
+			select { // as if it had a longer way
+			case <-told:
+			case <-time.After(200 * time.Millisecond):
+			}
+			defer passed.Store(true)
+		}
+		return run()
+	}))
 	defer serve(t, b, newCollector(0), core.RetryPolicy{})()
 	until(t, "b owns some", func() bool { return len(b.owned.owns("orders")) > 0 })
 }
@@ -275,7 +265,7 @@ func TestClaimThatFallsToAnother(t *testing.T) {
 	config := freshConfig(t)
 	config.Buckets, config.Ownership = 1, time.Hour
 	s := open(t, config)
-	v := s.newServer("orders", func(ctx context.Context, _ core.Bucket) error { <-ctx.Done(); return nil })
+	v := s.newServer("orders", idle)
 	v.acquire(t.Context(), []int{0})
 	v.rebalance(t.Context(), []string{"another"})
 	v.answered(t.Context(), <-v.claims)
@@ -284,9 +274,7 @@ func TestClaimThatFallsToAnother(t *testing.T) {
 	}
 	v.stopping = true
 	v.beaten(t.Context(), <-v.beats)
-	v.tenures[0].cancel(errStopping)
-	v.leaveBucket(t.Context(), <-v.ended)
-	v.beside.Wait()
+	v.giveBack(t.Context(), 0)
 }
 
 func TestRendezvousMovesOnlyWhatItMust(t *testing.T) {

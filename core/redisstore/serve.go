@@ -23,7 +23,7 @@ type server struct {
 	term     time.Duration
 	tenures  map[int]*tenure
 	claimed  map[int]bool // buckets of which an ownership is being asked for
-	passed   bool         // the last rebalance passed some of those over
+	passed   bool         // a rebalance has passed some of those over
 	beating  bool         // a heartbeat is on its way
 	again    bool         // and another one is to follow
 	known    bool         // a heartbeat has got through
@@ -33,7 +33,7 @@ type server struct {
 	log      *slog.Logger
 
 	// What was found out beside the loop.
-	beats  chan heartbeat
+	beats  chan call
 	claims chan *claim
 	ended  chan *tenure
 	beside sync.WaitGroup
@@ -42,7 +42,7 @@ type server struct {
 func (s *Store) newServer(sink string, work func(context.Context, core.Bucket) error) *server {
 	return &server{Store: s, sink: sink, work: work, term: s.config.Ownership,
 		tenures: make(map[int]*tenure), claimed: make(map[int]bool),
-		beats: make(chan heartbeat, 1), claims: make(chan *claim, s.keys.buckets), ended: make(chan *tenure, s.keys.buckets),
+		beats: make(chan call, 1), claims: make(chan *claim, s.keys.buckets), ended: make(chan *tenure, s.keys.buckets),
 		log: s.config.Log.With("sink", sink, "instance", s.config.Instance)}
 }
 
@@ -73,8 +73,8 @@ func (v *server) run(ctx context.Context) error {
 				heard = nil
 			}
 			v.hear(inner, note)
-		case h := <-v.beats:
-			v.beaten(inner, h)
+		case c := <-v.beats:
+			v.beaten(inner, c)
 		case c := <-v.claims:
 			v.answered(inner, c)
 		case t := <-v.ended:
@@ -90,9 +90,25 @@ func (v *server) finished() bool {
 	return v.stopping && !v.beating && len(v.claimed) == 0 && len(v.tenures) == 0
 }
 
-// patience is how long one call of the loop may take.
-func (v *server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, v.term/3)
+// runBeside runs calls beside the loop, within a third of an ownership and with a
+// pipeline of its own for each server. It is done with each call as soon as that has
+// its result: another server may not answer for long.
+func (v *server) runBeside(ctx context.Context, calls []call, done func(n int)) {
+	if len(calls) == 0 {
+		return
+	}
+	v.beside.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, v.term/3)
+		defer cancel()
+		byServer(ctx, v.serving, calls, func(p *part) {
+			if p.node != nil {
+				v.Store.run(ctx, v.serving, p.calls...)
+			}
+			for _, n := range p.at {
+				done(n)
+			}
+		})
+	})
 }
 
 // turn prolongs what is owned, and sees who else is there.

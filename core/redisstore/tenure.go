@@ -22,7 +22,6 @@ type claim struct {
 // tenure is the time for which one bucket is owned.
 type tenure struct {
 	bucket   *bucket
-	epoch    int64
 	cancel   context.CancelCauseFunc
 	expiry   *time.Timer // ends the tenure by our own clock if Redis can't be reached
 	renewing atomic.Bool // it is being prolonged
@@ -32,9 +31,6 @@ type tenure struct {
 // acquire tries to own buckets, in one round trip to each server, and has answered
 // called for each.
 func (v *server) acquire(ctx context.Context, numbers []int) {
-	if len(numbers) == 0 {
-		return
-	}
 	asked := time.Now()
 	claims, calls := make([]*claim, len(numbers)), make([]call, len(numbers))
 	for n, number := range numbers {
@@ -43,11 +39,7 @@ func (v *server) acquire(ctx context.Context, numbers []int) {
 		claims[n] = &claim{call: calls[n], number: number, token: token, asked: asked}
 		v.claimed[number] = true
 	}
-	v.beside.Go(func() {
-		ctx, cancel := v.patience(ctx)
-		defer cancel()
-		v.runByServer(ctx, calls, func(n int) { v.claims <- claims[n] })
-	})
+	v.runBeside(ctx, calls, func(n int) { v.claims <- claims[n] })
 }
 
 // answered deals with what Redis has answered to a claim. After the last of several
@@ -57,7 +49,7 @@ func (v *server) answered(ctx context.Context, c *claim) {
 	if epoch, err := c.Int64(); err != nil {
 		v.log.Warn("take ownership failed", "bucket", c.number, "err", err)
 	} else if epoch > 0 {
-		v.enter(c.number, c.token, epoch, c.asked)
+		v.enter(c, epoch)
 	}
 	if v.passed && len(v.claimed) == 0 {
 		v.passed = false
@@ -65,35 +57,22 @@ func (v *server) answered(ctx context.Context, c *claim) {
 	}
 }
 
-// runByServer is run with a pipeline of its own for each server, at once done with
-// each call that has its result: another server may not answer for long.
-func (v *server) runByServer(ctx context.Context, calls []call, done func(n int)) {
-	byServer(ctx, v.serving, calls, func(p *part) {
-		if p.node != nil {
-			v.Store.run(ctx, v.serving, p.calls...)
-		}
-		for _, n := range p.at {
-			done(n)
-		}
-	})
-}
-
 // enter begins a tenure. By our own clock it ends a term after the request for
 // it was sent, which is never later than Redis ends it.
-func (v *server) enter(number int, token string, epoch int64, asked time.Time) {
+func (v *server) enter(c *claim, epoch int64) {
 	alarm, err := newAlarm()
 	if err != nil {
-		v.log.Error("own bucket", "bucket", number, "err", err)
+		v.log.Error("own bucket", "bucket", c.number, "err", err)
 		return
 	}
-	b := &bucket{store: v.Store, sink: v.sink, number: number, keys: v.keys.bucket(v.sink, number), token: token,
+	b := &bucket{store: v.Store, sink: v.sink, number: c.number, keys: v.keys.bucket(v.sink, c.number), token: c.token,
 		alarm: alarm, woken: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	t := &tenure{bucket: b, epoch: epoch, cancel: cancel}
-	t.expiry = time.AfterFunc(time.Until(asked.Add(v.term)), func() { cancel(core.ErrOwnershipLost) })
-	v.tenures[number] = t
-	v.owned.set(v.sink, number, b)
-	v.log.Debug("bucket owned", "bucket", number, "epoch", epoch)
+	t := &tenure{bucket: b, cancel: cancel}
+	t.expiry = time.AfterFunc(time.Until(c.asked.Add(v.term)), func() { cancel(core.ErrOwnershipLost) })
+	v.tenures[c.number] = t
+	v.owned.set(v.sink, c.number, b)
+	v.log.Debug("bucket owned", "bucket", c.number, "epoch", epoch)
 	if v.stopping {
 		cancel(errStopping)
 	}
@@ -195,15 +174,8 @@ func (v *server) renew(ctx context.Context) {
 			calls = append(calls, newCall(ctx, v.scripts.renew, t.bucket.keys, t.bucket.token, v.term.Milliseconds()))
 		}
 	}
-	if len(held) == 0 {
-		return
-	}
 	until := time.Now().Add(v.term)
-	v.beside.Go(func() {
-		ctx, cancel := v.patience(ctx)
-		defer cancel()
-		v.runByServer(ctx, calls, func(n int) { held[n].renewed(calls[n], until) })
-	})
+	v.runBeside(ctx, calls, func(n int) { held[n].renewed(calls[n], until) })
 }
 
 // renewed deals with what Redis has answered to a renewal that, if it was made,

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
@@ -78,42 +76,6 @@ func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
 	}
 }
 
-// hanging has heartbeats and announcements stand still while its lock is taken,
-// though their time is over, and counts renewals.
-type hanging struct {
-	sync.RWMutex
-	beat, renew string
-	renewals    atomic.Int64
-}
-
-func (h *hanging) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *hanging) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "publish" {
-			h.hang()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h *hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		switch cmds[0].Args()[1] {
-		case h.beat:
-			h.hang()
-		case h.renew:
-			defer h.renewals.Add(1)
-		}
-		return next(ctx, cmds)
-	}
-}
-
-func (h *hanging) hang() {
-	h.RLock()
-	defer h.RUnlock()
-}
-
 // TestRenewedThoughOtherCallsHang: as they do where one server of several does not
 // answer; the client library may wait for longer than it is told to.
 func TestRenewedThoughOtherCallsHang(t *testing.T) {
@@ -121,14 +83,24 @@ func TestRenewedThoughOtherCallsHang(t *testing.T) {
 	config := freshConfig(t)
 	config.Ownership = 20 * time.Second // what is lost meanwhile is not owned anew
 	s := open(t, config)
-	h := &hanging{beat: s.scripts.beat.sha, renew: s.scripts.renew.sha}
-	s.serving.AddHook(h)
+	var free sync.RWMutex // taken: heartbeats and announcements stand still, though their time is over
+	var renewals atomic.Int64
+	s.serving.AddHook(around(func(name string, run func() error) error {
+		switch name {
+		case "publish", s.scripts.beat.sha:
+			free.RLock()
+			defer free.RUnlock()
+		case s.scripts.renew.sha:
+			defer renewals.Add(1)
+		}
+		return run()
+	}))
 	defer serve(t, s, newCollector(0), core.RetryPolicy{})()
 	until(t, "every bucket is owned", func() bool { return len(s.owned.owns("orders")) == 16 })
-	h.Lock()
-	defer h.Unlock()
-	before := h.renewals.Load()
-	until(t, "ownerships are renewed more than once", func() bool { return h.renewals.Load() > before+2 })
+	free.Lock()
+	defer free.Unlock()
+	before := renewals.Load()
+	until(t, "ownerships are renewed more than once", func() bool { return renewals.Load() > before+2 })
 }
 
 // TestSilentMasterOfACluster: of a cluster whose slots are not all served, the
