@@ -40,6 +40,7 @@ func (i *Interceptor) Sinks() []string { return i.ordered }
 //
 //	*InvalidError   not stored, and never will be as it is
 //	ErrConflict     not stored: the ID is taken by other content
+//	ErrCancelled    likewise, by a message that was cancelled a short time ago
 //	ErrUnavailable  not stored; try again later (ErrFull is one)
 //	ErrUnknown      stored or not; try again with the ID in the Receipt
 //

@@ -187,7 +187,7 @@ func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) 
 			remember = b.settlePriority(&g, p, delivered[p] == held, outcomes, hands, remember)
 		}
 	}
-	if len(remember) > 0 && b.store.config.window(b.sink) > 0 {
+	if len(remember) > 0 {
 		g.add("m", 0, remember...)
 		g.args[g.countAt] = len(remember)
 	}

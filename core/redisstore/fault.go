@@ -17,7 +17,7 @@ import (
 // writes last.
 var (
 	fullReplies    = []string{"OOM", "MISCONF"}
-	refusedReplies = []string{"NOSCRIPT", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
+	refusedReplies = []string{"NOSCRIPT", "LATE", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
 		"MOVED", "ASK", "NOREPLICAS", "BUSY", "NOAUTH", "WRONGPASS", "NOPERM", "CROSSSLOT", "ERR max number of clients"}
 )
 

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -30,7 +32,8 @@ func (s *Store) candidates(ref core.Ref) (first, rest []int) {
 type found struct {
 	bucket int
 	entry  core.Entry
-	stored bool // not just remembered
+	stored bool   // not just remembered
+	seq    string // its sequence number, as it is stored
 }
 
 // locate finds the one message that ref names.
@@ -84,7 +87,11 @@ func (s *Store) lookInto(ctx context.Context, ref core.Ref, buckets []int) ([]fo
 		if len(reply) != 4 {
 			continue
 		}
-		hit := found{bucket: buckets[n], stored: text(reply[3]) != ""}
+		record := text(reply[3])
+		hit := found{bucket: buckets[n], stored: record != ""}
+		if len(record) > seqLen {
+			hit.seq = record[len(record)-1-seqLen : len(record)-1]
+		}
 		if hit.entry, err = readEntry(ref, reply); err != nil {
 			return nil, err
 		}
@@ -145,14 +152,34 @@ func (s *Store) Discard(ctx context.Context, ref core.Ref) (core.Receipt, error)
 	return s.change(ctx, ref, s.scripts.discard, core.Dead)
 }
 
-// change finds the message and runs a script on it. after is the state that
-// success means; empty is that of a waiting message.
+// errMoved tells that a message is not as the caller has seen it any more.
+var errMoved = errors.New("message was moved")
+
+// moves is how often a change is tried that meets a message on the move.
+const moves = 10
+
+// change finds the message and runs a script on it, again if it was moved between the
+// two. after is the state that success means; empty is that of a waiting message.
 func (s *Store) change(ctx context.Context, ref core.Ref, script *script, after core.State, args ...any) (core.Receipt, error) {
+	for range moves {
+		if err := unlessDone(ctx, "change message"); err != nil {
+			return core.Receipt{}, err
+		}
+		if r, err := s.changeOnce(ctx, ref, script, after, args...); err != errMoved {
+			return r, err
+		}
+	}
+	return core.Receipt{}, fmt.Errorf("change message: %w: it was changed by others %d times meanwhile", core.ErrUnavailable, moves)
+}
+
+// changeOnce returns errMoved, and has done nothing, if another call or a retry has
+// moved the message since it was found: a call that is late must not undo that.
+func (s *Store) changeOnce(ctx context.Context, ref core.Ref, script *script, after core.State, args ...any) (core.Receipt, error) {
 	hit, err := s.locate(ctx, ref)
 	if err != nil {
 		return core.Receipt{}, err
 	}
-	all := append([]any{ref.ID, s.config.window(ref.Sink), s.keys.wakeChannel(s.config.Instance, ref.Sink), hit.bucket}, args...)
+	all := append([]any{ref.ID, s.config.window(ref.Sink), hit.seq, s.keys.wakeChannel(s.config.Instance, ref.Sink), hit.bucket}, args...)
 	keys := s.keys.bucket(ref.Sink, hit.bucket)
 	c := newCall(ctx, script, keys, all...)
 	waited := s.commit(ctx, c)
@@ -170,6 +197,8 @@ func (s *Store) readChange(c call, ref core.Ref, bucket int, after core.State) (
 		return core.Receipt{}, fault("change message", err)
 	case len(reply) == 0:
 		return core.Receipt{}, core.ErrNotFound
+	case len(reply) == 1 && text(reply[0]) == "moved":
+		return core.Receipt{}, errMoved
 	case len(reply) == 1:
 		return core.Receipt{}, core.Invalidf("deliver_at", "is not before the message expires")
 	case len(reply) < 4:

@@ -30,6 +30,7 @@ type Store struct {
 	durable durability
 	watch   watch
 	parker  parker
+	clocks  serverClocks
 	owned   ownedBuckets
 	ids     *core.IDs
 	numbers numbers
@@ -51,7 +52,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	config = config.withDefaults()
 	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
-	s.parker.store, s.parker.most, s.watch.every = s, maxWaitingBytes, watchEvery
+	s.parker.store, s.parker.most, s.watch.every = s, maxQueueBytes, watchEvery
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
 		return nil, err

@@ -46,11 +46,7 @@ function settle.d(p, count, a)
 end
 
 function settle.m(_, count, a)
-  local marks = {}
-  for i = 1, count do
-    marks[2 * i - 1], marks[2 * i] = now * 4 + 1, ARGV[a + i - 1]
-  end
-  redis.call('ZADD', done, unpack(marks))
+  remember({unpack(ARGV, a, a + count - 1)}, 1, tonumber(ARGV[2]))
   return a + count
 end
 
@@ -83,6 +79,4 @@ local a = 5
 for _ = 1, tonumber(ARGV[4]) do
   a = settle[ARGV[a]](tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), a + 3)
 end
-local old = redis.call('ZRANGEBYSCORE', done, '-inf', (now - ARGV[2]) * 4, 'LIMIT', 0, 1000)
-if #old > 0 then redis.call('ZREM', done, unpack(old)) end
 return 1

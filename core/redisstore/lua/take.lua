@@ -71,7 +71,6 @@ if #taken > 0 then
   allow_full()
   redis.call('HSET', owner, 'hand', hand, 'took', ARGV[5], unpack(taken))
 else
-  local old = redis.call('ZRANGEBYSCORE', done, '-inf', (now - ARGV[3]) * 4, 'LIMIT', 0, 400)
-  if #old > 0 then redis.call('ZREM', done, unpack(old)) end
+  forget(tonumber(ARGV[3]), 400)
 end
 return reply
