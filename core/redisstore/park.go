@@ -102,7 +102,7 @@ func (p *pending) refuse(err error) {
 	p.answered()
 }
 
-// errQueueFull tells how much waits for a server that does not keep up.
-func errQueueFull(waiting int) error {
-	return fmt.Errorf("park: %w: %d messages wait for Redis already", core.ErrUnavailable, waiting)
+// errQueueFull tells how many bytes wait for a server that does not keep up.
+func errQueueFull(size int) error {
+	return fmt.Errorf("park: %w: %d MiB of messages wait for Redis already", core.ErrUnavailable, size>>20)
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -11,10 +12,12 @@ type parkBatch struct {
 	queue  *parkQueue
 	groups map[bucketAddress]*parkGroup
 	count  int
-	size   int
+	size   int       // of the payloads
+	memory int       // with overhead
 	last   *parkCall // whose message was taken last
-	split  bool      // of last, only the first messages are here, and its order counts
-	left   int       // groups without answers; guarded by the parker
+	full   bool
+	split  bool // of last, only the first messages are here, and its order counts
+	left   int  // groups without answers, once it has left; guarded by the parker
 }
 
 // parkGroup is the messages of one call of park.lua.
@@ -38,17 +41,30 @@ func (b *parkBatch) take(p *pending) bool {
 	if g == nil {
 		g = &parkGroup{sink: at.sink, bucket: at.bucket}
 		b.groups[at] = g
-	}
-	if len(g.load) == maxParkMessages || g.size+len(p.payload) > maxParkBytes && g.size > 0 {
+	} else if len(g.load) == maxParkMessages || g.size+len(p.payload) > maxParkBytes {
 		return false
 	}
-	p.place = placeBatch
 	g.load = append(g.load, p)
 	g.size += len(p.payload)
 	b.count++
 	b.size += len(p.payload)
+	b.memory += p.memory()
 	b.last = p.call
 	return true
+}
+
+// depart leaves out whose callers have given up; the parker is locked.
+func (b *parkBatch) depart() {
+	for at, g := range b.groups {
+		g.load = slices.DeleteFunc(g.load, func(p *pending) bool { return p.place != placeQueue })
+		for _, p := range g.load {
+			p.place = placeBatch
+		}
+		if len(g.load) == 0 {
+			delete(b.groups, at)
+		}
+	}
+	b.left = len(b.groups)
 }
 
 // park parks a batch. It returns when it has left its place to others; an answer that

@@ -16,7 +16,8 @@ const (
 	maxBatchMessages = 4096
 	maxBatchBytes    = 8 << 20
 
-	fullBatch         = 200 // that many need not wait for another batch
+	fullBatch         = 200 // that many need not wait for another batch,
+	worthwhile        = 4   // if they are at least so many a bucket
 	maxBatches        = 3   // on their way to one server
 	maxWaitingBatches = 16  // likewise, where each waits for replicas or disk
 
@@ -42,11 +43,11 @@ type parker struct {
 // themselves.
 type parkQueue struct {
 	parker  *parker
-	waiting []*pending
-	size    int // of what waits, with overhead
-	batches int // on their way
+	waiting []*parkBatch // none is empty; the last takes what comes
+	size    int          // of what waits, with overhead
+	batches int          // on their way
 	// split: a batch on its way has the first messages of an ordered call, and the
-	// others are the next to leave. They must not overtake.
+	// next has the others. They must not overtake.
 	split bool
 }
 
@@ -76,13 +77,11 @@ func (k *parker) add(ctx context.Context, all []pending) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for n := range all {
-		q, p := k.queue(servers[n]), &all[n]
-		if q.size > k.most {
-			p.refuse(errQueueFull(len(q.waiting)))
-			continue
+		if q, p := k.queue(servers[n]), &all[n]; q.size > k.most {
+			p.refuse(errQueueFull(q.size))
+		} else {
+			q.add(p)
 		}
-		q.waiting = append(q.waiting, p)
-		q.size += p.memory()
 	}
 	for _, q := range k.queues {
 		q.start()
@@ -108,25 +107,49 @@ func (k *parker) withdraw(all []pending, err error) {
 	defer k.mu.Unlock()
 	for n := range all {
 		if p := &all[n]; p.place == placeQueue {
-			p.refuse(err) // it stays in the queue, and next passes over it
+			p.refuse(err) // its batch leaves without it
 		}
 	}
 }
 
-// start has a batch leave if one may; the parker is locked.
-func (q *parkQueue) start() {
+// add puts p into the last batch, or begins one.
+func (q *parkQueue) add(p *pending) {
+	q.size += p.memory()
+	if last := len(q.waiting) - 1; last >= 0 {
+		b := q.waiting[last]
+		if b.take(p) {
+			return
+		}
+		b.full, b.split = true, p.call == b.last && p.call.ordered
+	}
+	b := &parkBatch{queue: q, groups: make(map[bucketAddress]*parkGroup)}
+	b.take(p)
+	q.waiting = append(q.waiting, b)
+}
+
+// leaves tells whether the first batch that waits may leave while so many others are on
+// their way; the parker is locked.
+func (q *parkQueue) leaves(others int) bool {
 	limit, least := maxBatches, fullBatch
 	if q.parker.store.durable.waits() {
 		limit, least = maxWaitingBatches, 1
 	}
-	if len(q.waiting) == 0 || q.split || q.batches > 0 && (q.batches >= limit || len(q.waiting) < least) {
-		return
+	if len(q.waiting) == 0 || q.split {
+		return false
 	}
-	q.batches++
-	go q.run()
+	b := q.waiting[0]
+	return others == 0 || others < limit && (b.full || b.count >= max(least, worthwhile*len(b.groups)))
 }
 
-// run parks what waits until nothing does.
+// start has a batch leave if one may; the parker is locked.
+func (q *parkQueue) start() {
+	if q.leaves(q.batches) {
+		q.batches++
+		go q.run()
+	}
+}
+
+// run parks what waits until nothing may leave.
 func (q *parkQueue) run() {
 	for {
 		b := q.next()
@@ -137,33 +160,23 @@ func (q *parkQueue) run() {
 	}
 }
 
-// next takes the next batch out of the queue; nil if there is none.
+// next takes the next batch out of the queue; nil if none may leave.
 func (q *parkQueue) next() *parkBatch {
 	k := q.parker
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.moveOn()
-	b := &parkBatch{queue: q, groups: make(map[bucketAddress]*parkGroup)}
-	taken := 0
-	for _, p := range q.waiting {
-		if q.split || p.place == placeQueue && !b.take(p) {
-			break
+	for q.leaves(q.batches - 1) {
+		b := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		q.size -= b.memory
+		if b.depart(); b.left > 0 {
+			q.split = b.split
+			return b
 		}
-		taken++
-		q.size -= p.memory()
 	}
-	q.waiting = q.waiting[taken:]
-	if len(q.waiting) == 0 {
-		q.waiting = nil
-	}
-	if len(b.groups) == 0 {
-		q.batches--
-		return nil
-	}
-	b.split = len(q.waiting) > 0 && q.waiting[0].call == b.last && b.last.ordered
-	q.split = q.split || b.split
-	b.left = len(b.groups)
-	return b
+	q.batches--
+	return nil
 }
 
 // landed is told when a group of b has its answers.
