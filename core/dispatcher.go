@@ -93,12 +93,12 @@ func (l *bucketLoop) step(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+	asked := time.Now()
 	batch, err := l.bucket.Take(ctx, l.limit(pass))
 	if err != nil {
 		pass.leave()
 		return unlessEnded(ctx, "take from", l.bucket, err)
 	}
-	received := time.Now()
 	if len(batch.Messages) == 0 {
 		pass.leave()
 		l.careful = 0
@@ -110,7 +110,10 @@ func (l *bucketLoop) step(ctx context.Context) error {
 		return l.settle(ctx, nil)
 	}
 	l.careful = max(0, l.careful-1)
-	storeNow := func() time.Time { return batch.Now.Add(time.Since(received)) }
+	if batch.Local.IsZero() {
+		batch.Local = asked
+	}
+	storeNow := func() time.Time { return batch.Now.Add(time.Since(batch.Local)) }
 	outcomes := l.work(ctx, batch, storeNow, pass)
 	return l.settle(ctx, outcomes)
 }
