@@ -25,8 +25,9 @@ type Dispatcher struct {
 	MaxBatch int
 	Log      *slog.Logger // nil discards
 
-	gate   gate
-	totals totals
+	gate    gate
+	totals  totals
+	summary LogSummary
 }
 
 const defaultTimeout = 10 * time.Second
@@ -115,7 +116,11 @@ func (l *bucketLoop) step(ctx context.Context) error {
 	}
 	storeNow := func() time.Time { return batch.Now.Add(time.Since(batch.Local)) }
 	outcomes := l.work(ctx, batch, storeNow, pass)
-	return l.settle(ctx, outcomes)
+	if err := l.settle(ctx, outcomes); err != nil {
+		return err
+	}
+	l.logFailures(batch.Messages, outcomes)
+	return nil
 }
 
 func (l *bucketLoop) limit(p pass) int {

@@ -102,9 +102,6 @@ func (l *bucketLoop) failed(m *Message, err error, now time.Time) Outcome {
 	if class == Unknown {
 		l.totals.unknown.Add(1)
 	}
-	if o.State == Dead {
-		l.log().Warn("dead letter", "bucket", l.bucket.String(), "message_id", m.ID, "attempt", m.Attempt, "reason", o.Reason, "err", Shorten(o.Error, MaxErrorText))
-	}
 	return o
 }
 
