@@ -30,9 +30,8 @@ const (
 )
 
 // First tells whether the caller is to log the event in full. If not, it has been
-// counted, and log will say so: "text (repeated)" with the count, how many had
-// which reason (one of a few words; empty is none) and some different examples,
-// such as ids.
+// counted, and log will say so, with the count, how many had which reason (one of
+// a few words) and some different examples, such as ids; either may be empty.
 func (s *LogSummary) First(log *slog.Logger, text, reason, example string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +77,7 @@ func (r *repeats) add(reason, example string) {
 		}
 		r.reasons[reason]++
 	}
-	if len(r.examples) < summaryExamples && !slices.Contains(r.examples, example) {
+	if example != "" && len(r.examples) < summaryExamples && !slices.Contains(r.examples, example) {
 		r.examples = append(r.examples, example)
 	}
 }
@@ -91,7 +90,11 @@ func (r *repeats) write(text string) {
 	for _, reason := range slices.Sorted(maps.Keys(r.reasons)) {
 		reasons = append(reasons, slog.Int(reason, r.reasons[reason]))
 	}
-	r.log.Warn(text+" (repeated)", "count", r.count, slog.Group("reasons", reasons...), "examples", r.examples)
+	more := []any{"what", text, "count", r.count, slog.Group("reasons", reasons...)}
+	if len(r.examples) > 0 {
+		more = append(more, "examples", r.examples)
+	}
+	r.log.Warn("repeated within a second", more...)
 }
 
 // logFailures tells the log which messages did not go out, once that is settled.

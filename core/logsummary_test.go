@@ -51,14 +51,16 @@ func (b *logBook) of(text string) (lines []logLine, events int, reasons map[stri
 	defer b.mu.Unlock()
 	reasons = make(map[string]int)
 	for _, line := range b.lines {
-		switch line.text {
-		case text:
+		switch text {
+		case line.text:
 			events++
 			reasons[line.with["reason"].String()]++
-		case text + " (repeated)":
+		case line.with["what"].String():
 			events += int(line.with["count"].Int64())
-			for _, a := range line.with["reasons"].Group() {
-				reasons[a.Key] += int(a.Value.Int64())
+			if group := line.with["reasons"]; group.Kind() == slog.KindGroup {
+				for _, a := range group.Group() {
+					reasons[a.Key] += int(a.Value.Int64())
+				}
 			}
 		default:
 			continue
@@ -190,6 +192,33 @@ func TestEveryKindOfDeadLetterIsLogged(t *testing.T) {
 		_, events, reasons := book.of("dead letter")
 		if got := dispatchers[0].Totals(); events != 1 || reasons["expired"] != 1 || got.Expired != 1 {
 			t.Errorf("the lines tell of %d dead letters, %v, and %d expired", events, reasons, got.Expired)
+		}
+	})
+}
+
+// A sink that goes up and down all the time does not fill the log.
+func TestPausesAreSummedUp(t *testing.T) {
+	book := &logBook{}
+	dispatchers := orders(func(d *core.Dispatcher) { d.Log, d.MaxBatch = slog.New(logTo{logBook: book}), 1 })
+	inWorld(t, dispatchers, func(w *world) {
+		pauses := 0
+		down := false
+		w.sinks["orders"].answers(func([]*core.Message) error {
+			if down = !down; down {
+				pauses++
+				return core.Classify(core.Blocked, errBroker)
+			}
+			return nil
+		})
+		for n := range 100 {
+			w.accept(message(fmt.Sprintf("m%d", n), 0))
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		for _, text := range []string{"sink paused, its messages stay parked", "sink resumed"} {
+			if lines, events, _ := book.of(text); events != pauses || pauses != 100 || len(lines) > 30 {
+				w.t.Errorf("%d lines tell of %d events of 100, want at most 30: %s", len(lines), events, text)
+			}
 		}
 	})
 }
