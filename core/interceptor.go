@@ -307,7 +307,7 @@ type SinkReport struct {
 	SinkStats
 	Totals
 	// Paused is why this instance holds the sink's messages back; empty: it
-	// does not.
+	// does not, and PausedSince is zero.
 	Paused      string
 	PausedSince time.Time
 	// Facts is what the sink of this instance tells about itself (see

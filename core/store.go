@@ -92,6 +92,10 @@ type Batch struct {
 	Messages []*Message
 	// Now is the store's clock when it looked.
 	Now time.Time
+	// Local is when that was by the clock of this process, as well as the store
+	// knows, and not later: what is measured from there must not look better than
+	// it is. Zero is unknown.
+	Local time.Time
 	// Next is when the next message is due: not after Now if more is due
 	// already, zero if nothing is parked.
 	Next time.Time

@@ -67,7 +67,7 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	}
 	now := time.UnixMicro(number(reply[0]))
 	b.clock.observe(now, sent, received)
-	batch := core.Batch{Now: now}
+	batch := core.Batch{Now: now, Local: b.clock.here(now, sent, received)}
 	if next := number(reply[1]); next != 0 {
 		batch.Next = time.UnixMilli(next)
 	}
@@ -311,6 +311,20 @@ func (c *clockOffset) observe(redis, sent, received time.Time) {
 	}
 	middle := sent.Add(travel)
 	*c = clockOffset{offset: redis.Sub(middle), travel: travel, local: middle, known: true}
+}
+
+// here is when, by our own clock, Redis's clock was at now: between sent and
+// received, and as early as the quickest exchange of late allows. So lateness that
+// is counted from there is too long by up to that exchange's time, and not too short.
+func (c *clockOffset) here(now, sent, received time.Time) time.Time {
+	at := c.local.Add(now.Sub(c.local.Add(c.offset)) - c.travel)
+	switch {
+	case at.Before(sent):
+		return sent
+	case at.After(received): // a clock was set
+		return received
+	}
+	return at
 }
 
 // leastWait keeps a wait that was just too short from becoming a busy loop.

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,6 +35,9 @@ type Store struct {
 	owned   ownedBuckets
 	ids     *core.IDs
 	numbers numbers
+	summary core.LogSummary
+
+	silentSinks atomic.Int64 // those whose last heartbeat failed
 }
 
 var (
@@ -82,6 +86,7 @@ func (s *Store) prepare(ctx context.Context) error {
 
 // Close lets go of Redis. Every Serve must have returned.
 func (s *Store) Close() error {
+	s.summary.Flush()
 	if err := errors.Join(s.client.Close(), s.serving.Close()); err != nil {
 		return fmt.Errorf("close Redis client: %w", err)
 	}
