@@ -55,10 +55,11 @@ func (d durability) broken(f facts) error {
 	return nil
 }
 
-// strongest is the best level that a Redis with these facts can give.
+// strongest is the best level of a Redis with these facts that waits for no timer.
+// WAITAOF does: where appendfsync is not always, up to a second for each answer.
 func strongest(f facts, replicas int) string {
 	switch {
-	case f.aof && (f.always || f.waitAOF):
+	case f.aof && f.always:
 		return DurabilityFsync
 	case f.replicas >= replicas:
 		return DurabilityReplicated

@@ -73,6 +73,10 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	s.watch.saw(nil)
+	if s.config.Durability == DurabilityAuto && facts.aof && !facts.always && !facts.lazy {
+		s.config.Log.Warn("appendfsync can't be read, as CONFIG GET is refused, so durability auto does not choose fsync: " +
+			"allow config|get to the user of Redis, or name the level")
+	}
 	if s.durable, err = s.config.choose(facts); err != nil {
 		return err
 	}
