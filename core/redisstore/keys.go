@@ -18,10 +18,6 @@ type keySpace struct {
 // owner returns the first key of one bucket, which tells where all of them lie.
 func (k keySpace) owner(sink string, number int) string { return k.tag(sink, number) + "owner" }
 
-func (k keySpace) tag(sink string, number int) string {
-	return fmt.Sprintf("%s:{%s:%02d}:", k.prefix, sink, number)
-}
-
 // bucket returns the keys of one bucket in the order that bucket.lua names.
 func (k keySpace) bucket(sink string, number int) []string {
 	tag := k.tag(sink, number)
@@ -30,6 +26,11 @@ func (k keySpace) bucket(sink string, number int) []string {
 		keys = append(keys, tag+"due"+strconv.Itoa(p))
 	}
 	return keys
+}
+
+// tag is what the keys of one bucket begin with.
+func (k keySpace) tag(sink string, number int) string {
+	return fmt.Sprintf("%s:{%s:%02d}:", k.prefix, sink, number)
 }
 
 func (k keySpace) all(sink string) [][]string {

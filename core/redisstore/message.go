@@ -4,29 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/core"
 )
-
-// candidates returns the buckets that may hold ref, those to look into first
-// and those to look into if that finds nothing.
-func (s *Store) candidates(ref core.Ref) (first, rest []int) {
-	if ref.Key != nil {
-		return []int{core.BucketOf(ref.Key, "", s.keys.buckets)}, nil
-	}
-	likely, ok := core.BucketOfID(ref.ID)
-	ok = ok && likely < s.keys.buckets
-	for n := range s.keys.buckets {
-		if !ok || n != likely {
-			rest = append(rest, n)
-		}
-	}
-	if !ok {
-		return rest, nil
-	}
-	return []int{likely}, rest
-}
 
 // found is a message that get.lua found.
 type found struct {
@@ -36,17 +20,56 @@ type found struct {
 	seq    string // its sequence number, as it is stored
 }
 
-// locate finds the one message that ref names.
+// locate finds the one message that ref names: mostly in the bucket where ref leads,
+// else, if it has no key, in any.
 func (s *Store) locate(ctx context.Context, ref core.Ref) (found, error) {
-	first, rest := s.candidates(ref)
-	hits, err := s.lookInto(ctx, ref, first)
-	if err == nil && len(hits) == 0 && len(rest) > 0 {
-		hits, err = s.lookInto(ctx, ref, rest)
+	home := core.BucketOf(ref.Key, ref.ID, s.keys.buckets)
+	hits, err := s.lookInto(ctx, ref, []int{home})
+	if err == nil && ref.Key == nil && !s.certain(ref, hits) {
+		var others []int
+		if others, err = s.holders(ctx, ref, home); err == nil {
+			var more []found
+			more, err = s.lookInto(ctx, ref, others)
+			hits = append(hits, more...)
+		}
 	}
 	if err != nil {
 		return found{}, err
 	}
 	return choose(hits)
+}
+
+// certain tells whether what lies in the bucket of an id is what the id alone names:
+// whatever is there if the id was made by us, else a message without a key.
+func (s *Store) certain(ref core.Ref, hits []found) bool {
+	if len(hits) == 0 {
+		return false
+	}
+	carried, ok := core.BucketOfID(ref.ID)
+	return ok && carried < s.keys.buckets || hits[0].stored && hits[0].entry.Message.Key == nil
+}
+
+// holders returns the buckets but home that have stored the id, or remember it. It asks
+// with plain commands, as a script in each of many buckets takes several times as long.
+func (s *Store) holders(ctx context.Context, ref core.Ref, home int) (buckets []int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
+	defer cancel()
+	var asked []redis.Cmder
+	pipe := s.client.Pipeline()
+	for n := range s.keys.buckets {
+		tag := s.keys.tag(ref.Sink, n)
+		asked = append(asked, pipe.HGet(ctx, tag+"msg", ref.ID), pipe.ZScore(ctx, tag+"done", ref.ID))
+	}
+	pipe.Exec(ctx) // each command has its own error
+	for n, c := range asked {
+		switch bucket := n / 2; {
+		case c.Err() == nil && bucket != home && !slices.Contains(buckets, bucket):
+			buckets = append(buckets, bucket)
+		case c.Err() != nil && !errors.Is(c.Err(), redis.Nil):
+			return nil, fault("look up message", c.Err())
+		}
+	}
+	return buckets, nil
 }
 
 // choose takes what is stored before what is only remembered, and of that the
