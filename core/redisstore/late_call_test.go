@@ -112,10 +112,15 @@ func (r *lateRig) mustPark(t *testing.T, m *core.Message) {
 	}
 }
 
+// dueMessage makes a message that is due in the millisecond in which it is parked.
+func dueMessage(id string) *core.Message {
+	return &core.Message{ID: id, Sink: "orders", Topic: "t", DeliverAt: time.Now().Add(-time.Second)}
+}
+
 // mustBury makes a dead letter.
 func (r *lateRig) mustBury(t *testing.T, id string) {
 	t.Helper()
-	r.mustPark(t, &core.Message{ID: id, Sink: "orders", Topic: "t"})
+	r.mustPark(t, dueMessage(id))
 	takeOne(t, r.bucket, id)
 	if err := r.bucket.Settle(t.Context(), core.Outcome{ID: id, State: core.Dead, Attempts: 1, Reason: "permanent"}); err != nil {
 		t.Fatal(err)
@@ -148,7 +153,7 @@ func TestLateCallHasNoEffect(t *testing.T) {
 	}
 	dead := func(t *testing.T, r *lateRig) { r.mustBury(t, "m") }
 	taken := func(t *testing.T, r *lateRig) {
-		r.mustPark(t, &core.Message{ID: "m", Sink: "orders", Topic: "t"})
+		r.mustPark(t, dueMessage("m"))
 		takeOne(t, r.bucket, "m")
 	}
 	park := func(m core.Message) func(context.Context, *lateRig) error {
@@ -192,7 +197,7 @@ func TestLateCallHasNoEffect(t *testing.T) {
 		{"discard", func(s *scripts) *script { return s.discard }, dead,
 			change(func(s *Store, ctx context.Context) (core.Receipt, error) { return s.Discard(ctx, ref) })},
 		{"take", func(s *scripts) *script { return s.take },
-			func(t *testing.T, r *lateRig) { r.mustPark(t, &core.Message{ID: "m", Sink: "orders", Topic: "t"}) },
+			func(t *testing.T, r *lateRig) { r.mustPark(t, dueMessage("m")) },
 			func(ctx context.Context, r *lateRig) error { _, err := asOwner(r).Take(ctx, 1); return err }},
 		{"settle", func(s *scripts) *script { return s.settle }, taken,
 			func(ctx context.Context, r *lateRig) error {
