@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -144,9 +145,10 @@ func (s *beanstalkd) fill(ctx context.Context, n int, delay time.Duration) error
 	return <-sent
 }
 
-// lateness is what the function of that name does to a bridge. A job is due its
-// delay after the put was sent: the server's own clock is not to be seen, and
-// starts within the put's way, some tens of microseconds, of that.
+// lateness is what the function of that name does to a bridge. The server tells
+// nobody when a job is due; it sets that between a put and its answer. So a job
+// counts as due its delay after the answer, which flatters beanstalkd by the way
+// of that.
 func (s *beanstalkd) lateness(ctx context.Context, span time.Duration, seen *arrivals) error {
 	ctx, cancel := context.WithCancel(ctx) // ends both connections
 	defer cancel()
@@ -159,27 +161,39 @@ func (s *beanstalkd) lateness(ctx context.Context, span time.Duration, seen *arr
 		return err
 	}
 	n := int(span / latenessEvery)
+	due, came := make([]time.Time, n), make([]time.Time, n)
 	consumed := make(chan error, 1)
-	go func() { consumed <- consumer.consume(n, seen) }()
+	go func() { consumed <- consumer.consume(came, seen) }()
 	began := time.Now()
 	for i := range n {
 		time.Sleep(time.Until(began.Add(time.Duration(i) * latenessEvery)))
 		delay := latenessDelay(i)
-		if err := producer.put(delay, askedBody(time.Now().Add(delay))); err != nil {
+		body := askedBody(time.Now().Add(delay))
+		binary.BigEndian.PutUint32(body[8:], uint32(i))
+		if err := producer.put(delay, body); err != nil {
 			return err
 		}
+		due[i] = time.Now().Add(delay)
 	}
-	return <-consumed
+	if err := <-consumed; err != nil {
+		return err
+	}
+	for i := range n {
+		seen.late = append(seen.late, came[i].Sub(due[i]))
+	}
+	return nil
 }
 
-// consume reserves and deletes n jobs.
-func (c *beanConn) consume(n int, seen *arrivals) error {
-	for range n {
+// consume reserves and deletes jobs until all have come.
+func (c *beanConn) consume(came []time.Time, seen *arrivals) error {
+	for range came {
 		id, body, err := c.reserve()
 		if err != nil {
 			return err
 		}
-		seen.late = append(seen.late, time.Since(askedOf(body)))
+		now := time.Now()
+		seen.asked = append(seen.asked, now.Sub(askedOf(body)))
+		came[binary.BigEndian.Uint32(body[8:])] = now
 		if err := c.remove(id); err != nil {
 			return err
 		}
