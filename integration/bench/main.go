@@ -14,15 +14,19 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/pprof"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/core/redisstore"
 )
 
 func main() {
 	servePlugin()
+	redisstore.LogClient(slog.New(slog.DiscardHandler)) // it would write between the rows
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
