@@ -54,14 +54,16 @@ func (b *bench) openInstance(ctx context.Context, config redisstore.Config, sink
 	i := &instance{name: config.Instance, store: store, in: core.NewInterceptor(store, core.Limits{}, sinks...),
 		gate: make(chan struct{}), held: make(map[string]string)}
 	ctx, cancel := context.WithCancel(ctx)
-	var serving sync.WaitGroup
+	served := make(chan error, len(sinks))
 	for _, d := range sinks {
-		serving.Go(func() { store.Serve(ctx, d.Name, i.work(d)) })
+		go func() { served <- store.Serve(ctx, d.Name, i.work(d)) }()
 	}
-	i.stop = sync.OnceValue(func() error {
+	i.stop = sync.OnceValue(func() (err error) {
 		cancel()
-		serving.Wait()
-		return store.Close()
+		for range sinks {
+			err = errors.Join(err, <-served)
+		}
+		return errors.Join(err, store.Close())
 	})
 	return i, nil
 }
