@@ -69,7 +69,7 @@ func (s *beanstalkd) dial(ctx context.Context) (*beanConn, error) {
 func (c *beanConn) sendPut(delay time.Duration, body []byte) {
 	const priority, timeToRun = 0, 60
 	fmt.Fprintf(c.out, "put %d %d %d %d\r\n", priority, int(delay.Seconds()), timeToRun, len(body))
-	c.out.Write(body)          // Flush tells
+	c.out.Write(body)         // Flush tells
 	c.out.WriteString("\r\n") // likewise
 }
 
