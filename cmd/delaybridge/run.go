@@ -84,7 +84,7 @@ failed, 8 denied, 130 interrupted.`,
 		SilenceUsage:  true,
 	}
 	root.AddGroup(&cobra.Group{ID: "serve", Title: "Run the bridge:"}, &cobra.Group{ID: "client", Title: "Talk to a running bridge:"})
-	serve := []*cobra.Command{a.devCommand(), a.serveCommand(), a.configCommand()}
+	serve := []*cobra.Command{a.devCommand(), a.serveCommand(), a.configCommand(), a.storeCommand()}
 	client := []*cobra.Command{a.sendCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.rescheduleCommand(),
 		a.deliverNowCommand(), a.deadCommand(), a.statsCommand()}
 	for _, c := range serve {

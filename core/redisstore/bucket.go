@@ -22,6 +22,7 @@ type bucket struct {
 	woken  chan struct{} // holds one signal
 	hand   []held
 	takes  int64 // so far; the number of the last tells Redis what a settle is of
+	newer  newerRecords
 	clock  clockOffset
 }
 
@@ -52,7 +53,7 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	if len(b.hand) == 0 { // else Redis refuses, and what is in hand keeps its number
 		b.takes++
 	}
-	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
+	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max+b.newer.count, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
 	sent := time.Now()
 	b.store.run(ctx, b.store.serving, c)
 	received := time.Now()
@@ -71,7 +72,7 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	if next := number(reply[1]); next != 0 {
 		batch.Next = time.UnixMilli(next)
 	}
-	b.hand = b.hand[:0]
+	b.hand, b.newer.count = b.hand[:0], 0
 	var damaged []core.Outcome
 	for n := 2; n < len(reply); n += 4 {
 		if batch.Messages, damaged, err = b.readTaken(batch.Messages, damaged, reply[n:n+4]); err != nil {
@@ -80,6 +81,9 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	}
 	if len(damaged) > 0 {
 		return core.Batch{}, b.bury(ctx, damaged)
+	}
+	if b.newer.count > 0 {
+		return b.leaveNewer(ctx, batch, max)
 	}
 	return batch, nil
 }
@@ -121,10 +125,15 @@ func (b *bucket) readTaken(messages []*core.Message, damaged []core.Outcome, par
 			failed = parseFailure(text(failures[n]), failed.deliverAt)
 		}
 		m.DeliverAt, m.Attempt, m.CutOff = failed.deliverAt, failed.attempts+1, failed.reason == reasonCrashed
-		if err := decodeRecord(text(records[n]), m); err != nil {
+		err := decodeRecord(text(records[n]), b.store.config.newest, m)
+		b.hand = append(b.hand, held{m.ID, member, priority, m.Generated, m.DeliverAt})
+		if errors.Is(err, errNewer) {
+			b.newer.met(text(records[n]), m.ID)
+			continue
+		}
+		if err != nil {
 			damaged = append(damaged, core.Outcome{ID: m.ID, State: core.Dead, Attempts: m.Attempt - 1, Reason: "damaged", Error: err.Error()})
 		}
-		b.hand = append(b.hand, held{m.ID, member, priority, m.Generated, m.DeliverAt})
 		messages = append(messages, m)
 	}
 	return messages, damaged, nil

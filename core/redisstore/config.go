@@ -70,6 +70,7 @@ type Config struct {
 	Log *slog.Logger // nil discards
 
 	timeout time.Duration // of a command; tests wait longer than commandTimeout
+	newest  int           // format that is read and written; tests have one more
 }
 
 // The levels of durability; see Config.Durability.
@@ -130,6 +131,7 @@ func (c Config) withDefaults() Config {
 	c.Guard = cmp.Or(c.Guard, 5*time.Second)
 	c.DedupeWindow = cmp.Or(c.DedupeWindow, 2*time.Minute)
 	c.timeout = cmp.Or(c.timeout, commandTimeout)
+	c.newest = cmp.Or(c.newest, newestFormat())
 	if c.Instance == "" {
 		c.Instance = instanceName()
 	}

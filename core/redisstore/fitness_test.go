@@ -110,7 +110,7 @@ func TestNothingIsAcceptedWhileRedisMayEvict(t *testing.T) {
 		t.Run(fmt.Sprintf("allow_volatile %t", volatile), func(t *testing.T) {
 			redis := servers.Redis(t, servers.RedisOptions{})
 			s := open(t, Config{Addrs: []string{redis.Addr()}, AllowVolatile: volatile})
-			s.watch.every = 0 // looks again with each flight
+			s.lookEvery = 0 // looks again with each flight
 			park := func(id string, delay time.Duration) error {
 				return s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: delay})[0].Err
 			}
@@ -145,7 +145,7 @@ func TestNothingIsAcceptedAtALevelThatIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			redis := servers.Redis(t, servers.RedisOptions{AOF: servers.AOFAlways})
 			s := open(t, Config{Addrs: []string{redis.Addr()}, AllowVolatile: true, Durability: DurabilityFsync})
-			s.watch.every = 0
+			s.lookEvery = 0
 			park := func(id string) error {
 				return s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: time.Hour})[0].Err
 			}
@@ -171,7 +171,7 @@ func TestNothingIsAcceptedAtALevelThatIsGone(t *testing.T) {
 func TestPolicyIsLookedAtFromTimeToTime(t *testing.T) {
 	redis := servers.Redis(t, servers.RedisOptions{})
 	s := open(t, Config{Addrs: []string{redis.Addr()}})
-	s.watch.every = time.Minute // however long the parks take
+	s.lookEvery = time.Minute // however long the parks take
 	park := func(id string) error {
 		return s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: time.Hour})[0].Err
 	}
@@ -309,7 +309,7 @@ func TestDamagedRecordIsADeadLetterAndHoldsUpNobody(t *testing.T) {
 	}
 	msg := s.keys.bucket("orders", 0)[1]
 	stored, _ := redis.MustDo("HGET", msg, "bad").(string)
-	redis.MustDo("HSET", msg, "bad", "\x07"+stored[1:])
+	redis.MustDo("HSET", msg, "bad", "\x00"+stored[1:])
 	redis.MustDo("HDEL", msg, "gone")
 	sink := newCollector(1)
 	stop := serve(t, s, sink, core.RetryPolicy{})

@@ -260,20 +260,20 @@ func (s *Store) peek(ctx context.Context, q core.Query, spots []spot) ([]core.En
 		}
 		for i, one := range reply {
 			at := places[n][i]
-			found[at] = readPeeked(one, q.Sinks[spots[at].sink], spots[at])
+			found[at] = readPeeked(one, q.Sinks[spots[at].sink], spots[at], s.config.newest)
 		}
 	}
 	return selected(found, q), nil
 }
 
 // readPeeked returns nil for a message that has gone meanwhile.
-func readPeeked(reply any, sink string, sp spot) *core.Entry {
+func readPeeked(reply any, sink string, sp spot, newest int) *core.Entry {
 	parts, _ := reply.([]any)
 	if len(parts) != 4 {
 		return nil
 	}
 	m := &core.Message{ID: sp.id, Sink: sink}
-	size, err := peeked{text(parts[0]), text(parts[1]), int(number(parts[2]))}.decode(m)
+	size, err := peeked{text(parts[0]), text(parts[1]), int(number(parts[2]))}.decode(newest, m)
 	due := time.UnixMilli(sp.due)
 	f := parseFailure(text(parts[3]), due)
 	e := &core.Entry{Message: m, Reason: f.reason, Error: f.text, Due: due, BodySize: size}

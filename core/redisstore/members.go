@@ -15,6 +15,9 @@ func (v *server) beat(ctx context.Context) {
 		return
 	}
 	v.beating, v.again = true, false
+	if v.formats.due() {
+		v.beside.Go(func() { v.refreshFormats(ctx, v.serving) })
+	}
 	c := v.beatCall(ctx, v.term)
 	v.runBeside(ctx, []call{c}, func(int) { v.beats <- c })
 }
@@ -55,6 +58,7 @@ func (v *server) introduce(ctx context.Context) {
 // rebalance gives back the buckets that fall to others and takes those that
 // fall to this instance and are free.
 func (v *server) rebalance(ctx context.Context, live []string) {
+	live = v.readers(live)
 	var wanted []int
 	for n := range v.keys.buckets {
 		mine := rendezvous(live, v.sink, n) == v.config.Instance

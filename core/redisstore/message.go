@@ -115,8 +115,11 @@ func (s *Store) lookInto(ctx context.Context, ref core.Ref, buckets []int) ([]fo
 		if len(record) > seqLen {
 			hit.seq = record[len(record)-1-seqLen : len(record)-1]
 		}
-		if hit.entry, err = readEntry(ref, reply); err != nil {
+		if hit.entry, err = readEntry(ref, reply, s.config.newest); err != nil {
 			return nil, err
+		}
+		if err := newer(text(reply[3]), s.config.newest); err != nil && ref.Key != nil {
+			return nil, fmt.Errorf("compare key: %w: %w", core.ErrUnavailable, err)
 		}
 		if hit.stored && ref.Key != nil && (hit.entry.Message.Key == nil || string(hit.entry.Message.Key) != string(ref.Key)) {
 			continue
@@ -126,13 +129,13 @@ func (s *Store) lookInto(ctx context.Context, ref core.Ref, buckets []int) ([]fo
 	return hits, nil
 }
 
-func readEntry(ref core.Ref, reply []any) (core.Entry, error) {
+func readEntry(ref core.Ref, reply []any, newest int) (core.Entry, error) {
 	m := &core.Message{ID: ref.ID, Sink: ref.Sink}
 	place, due := text(reply[0]), millis(reply[1])
 	f := parseFailure(text(reply[2]), due)
 	e := core.Entry{Message: m, State: f.state(place), Reason: f.reason, Error: f.text, Due: due}
 	if record := text(reply[3]); record != "" {
-		if err := decodeRecord(record, m); err != nil {
+		if err := decodeRecord(record, newest, m); err != nil {
 			e.Error = err.Error()
 		}
 		complete(&e, f)

@@ -12,11 +12,11 @@ type parkBatch struct {
 	queue  *parkQueue
 	groups map[bucketAddress]*parkGroup
 	count  int
-	size   int       // of the payloads
-	memory int       // with overhead
-	last   *parkCall // whose message was taken last
+	size   int      // of the payloads
+	memory int      // with overhead
+	last   *pending // what was taken last
 	full   bool
-	split  bool // of last, only the first messages are here, and its order counts
+	split  bool // of its call, only the first messages are here, and their order counts
 	left   int  // groups without answers, once it has left; guarded by the parker
 }
 
@@ -32,7 +32,7 @@ type parkGroup struct {
 
 // take adds p unless the batch is full, or better ends before the call that p is of.
 func (b *parkBatch) take(p *pending) bool {
-	whole := p.call == b.last || !p.call.ordered || b.count+int(p.call.left.Load()) <= maxBatchMessages
+	whole := b.last != nil && p.call == b.last.call || !p.call.ordered || b.count+int(p.call.left.Load()) <= maxBatchMessages
 	if b.count > 0 && (!whole || b.count == maxBatchMessages || b.size+len(p.payload) > maxBatchBytes) {
 		return false
 	}
@@ -49,7 +49,7 @@ func (b *parkBatch) take(p *pending) bool {
 	b.count++
 	b.size += len(p.payload)
 	b.memory += p.memory()
-	b.last = p.call
+	b.last = p
 	return true
 }
 
@@ -76,7 +76,7 @@ func (s *Store) park(b *parkBatch) {
 	for _, g := range b.groups {
 		groups = append(groups, g)
 	}
-	if err := s.refusal(ctx); err != nil {
+	if err := s.refusal(ctx, b); err != nil {
 		for _, g := range groups {
 			for _, p := range g.load {
 				p.receipt.Durability, p.receipt.Err = "", err
@@ -108,6 +108,7 @@ func (b *parkBatch) answer(g *parkGroup) {
 func (s *Store) commitGroups(ctx context.Context, groups []*parkGroup) {
 	calls := make([]call, len(groups))
 	for n, g := range groups {
+		s.writeFormat(g.load)
 		g.call = newCall(ctx, s.scripts.park, s.keys.bucket(g.sink, g.bucket), s.parkArgs(g)...)
 		calls[n] = g.call
 	}

@@ -43,6 +43,7 @@ type parker struct {
 // themselves.
 type parkQueue struct {
 	parker  *parker
+	watch   watch
 	waiting []*parkBatch // none is empty; the last takes what comes
 	size    int          // of what waits, with overhead
 	batches int          // on their way
@@ -96,6 +97,7 @@ func (k *parker) queue(server string) *parkQueue {
 			k.queues = make(map[string]*parkQueue)
 		}
 		q = &parkQueue{parker: k}
+		q.watch.saw(nil) // Open has looked
 		k.queues[server] = q
 	}
 	return q
@@ -120,7 +122,7 @@ func (q *parkQueue) add(p *pending) {
 		if b.take(p) {
 			return
 		}
-		b.full, b.split = true, p.call == b.last && p.call.ordered
+		b.full, b.split = true, p.call == b.last.call && p.call.ordered
 	}
 	b := &parkBatch{queue: q, groups: make(map[bucketAddress]*parkGroup)}
 	b.take(p)

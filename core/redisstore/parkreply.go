@@ -37,7 +37,7 @@ func (s *Store) readParked(g *parkGroup) {
 	}
 	for n := 4; n < len(reply); n += 2 {
 		if at := number(reply[n]); at < int64(len(g.load)) {
-			readTaken(reply[n+1], g.load[at].receipt)
+			readTaken(reply[n+1], g.load[at], s.config.newest)
 		}
 	}
 	if g.waited != nil {
@@ -48,11 +48,17 @@ func (s *Store) readParked(g *parkGroup) {
 }
 
 // readTaken turns what park.lua says of a taken id into a receipt.
-func readTaken(reply any, r *core.Receipt) {
+func readTaken(reply any, p *pending, newest int) {
 	parts, _ := reply.([]any)
-	r.State, r.DeliverAt = "", time.Time{}
-	if len(parts) != 3 {
-		r.Durability, r.Err = "", core.ErrConflict
+	r := p.receipt
+	r.State, r.DeliverAt, r.Err = "", time.Time{}, core.ErrConflict
+	if len(parts) == 4 {
+		r.Err = sameContent(text(parts[3]), string(p.payload), newest)
+	} else if len(parts) == 3 {
+		r.Err = nil
+	}
+	if r.Err != nil {
+		r.Durability = ""
 		return
 	}
 	place, f := text(parts[0]), parseFailure(text(parts[2]), millis(parts[1]))

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -15,11 +16,17 @@ import (
 //	format (1) │ priority·16 + flags (1) │ topic │ [key] │ [headers, options] │ body ║ [expiry 6] seq 5 kind 1
 //	└────────────────────── payload: the content, made here ─────────────────┘ └─ added by park.lua ─┘
 //
+// Every later format keeps the frame: the first two bytes, and what park.lua adds.
+// That is all that the scripts read of a record, so what is of a newer format can be
+// found, cancelled and moved. What does not fit into the frame needs keys of its own.
+//
 // Lengths are unsigned varints; the body runs to the end of the payload. Equal
 // content makes equal payloads, which is how park.lua tells a repeat from a
 // conflict; so times, which a repeat may have anew, are not in it.
 const (
 	recordFormat = 1
+	// testFormat has one more byte behind the flags. No released version writes it.
+	testFormat = 2
 
 	flagKey    = 1 // a key follows the topic, maybe empty
 	flagExtras = 2 // headers and options follow
@@ -33,7 +40,49 @@ const (
 	maxTail   = expiryLen + seqLen + 1
 )
 
-var errRecord = errors.New("stored record is damaged or of a newer format")
+var (
+	errRecord = errors.New("stored record is damaged")
+	errNewer  = errors.New("stored record is of a newer format")
+)
+
+// inFormat puts a payload of format 1 into another.
+func inFormat(payload []byte, format int) []byte {
+	if format != testFormat {
+		return payload
+	}
+	payload = slices.Insert(payload, 2, 0)
+	payload[0] = testFormat
+	return payload
+}
+
+// inFirstFormat is the reverse of inFormat. Payloads of equal content are equal in
+// one format only.
+func inFirstFormat(payload string) string {
+	if len(payload) > 2 && payload[0] == testFormat {
+		return string(rune(recordFormat)) + payload[1:2] + payload[3:]
+	}
+	return payload
+}
+
+// sameContent is nil if the record holds the payload, in whatever format;
+// core.ErrConflict if not, and core.ErrUnavailable if that can't be told here.
+func sameContent(record, payload string, newest int) error {
+	if err := newer(record, newest); err != nil {
+		return fmt.Errorf("park: compare with what has this id: %w: %w", core.ErrUnavailable, err)
+	}
+	if stored, ok := cutTail(record, new(core.Message)); !ok || inFirstFormat(stored) != inFirstFormat(payload) {
+		return core.ErrConflict
+	}
+	return nil
+}
+
+// newer is errNewer if a record is of a format above the newest that is known.
+func newer(record string, newest int) error {
+	if record != "" && int(record[0]) > newest {
+		return fmt.Errorf("%w: %d, and this version reads up to %d", errNewer, record[0], newest)
+	}
+	return nil
+}
 
 // appendPayload appends the payload of m.
 func appendPayload(b []byte, m *core.Message) []byte {
@@ -86,11 +135,15 @@ func appendExtras(b []byte, m *core.Message) []byte {
 	return b
 }
 
-// decodeRecord reads a whole record into m. The byte slices of m are its own.
-func decodeRecord(record string, m *core.Message) error {
+// decodeRecord reads a whole record, of a format up to newest, into m. The byte
+// slices of m are its own. Of a newer one it reads the frame and returns errNewer.
+func decodeRecord(record string, newest int, m *core.Message) error {
 	body, ok := cutTail(record, m)
 	if !ok {
 		return errRecord
+	}
+	if err := newer(record, newest); err != nil {
+		return err
 	}
 	r := reader{rest: body}
 	flags := r.head(m)
@@ -132,10 +185,13 @@ type peeked struct {
 }
 
 // decode fills m but for the body, and returns the body's size.
-func (p peeked) decode(m *core.Message) (bodySize int, err error) {
+func (p peeked) decode(newest int, m *core.Message) (bodySize int, err error) {
 	tail, ok := cutTail(p.tail, m)
 	if !ok {
 		return 0, errRecord
+	}
+	if err := newer(p.head, newest); err != nil {
+		return 0, err
 	}
 	payload := p.size - (len(p.tail) - len(tail))
 	r := reader{rest: p.head[:min(len(p.head), payload)]}
@@ -154,6 +210,7 @@ type reader struct {
 }
 
 func (r *reader) head(m *core.Message) (flags byte) {
+	r.rest = inFirstFormat(r.rest)
 	if len(r.rest) < 2 || r.rest[0] != recordFormat {
 		r.bad = true
 		return 0

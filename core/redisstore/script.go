@@ -59,6 +59,10 @@ var (
 	luaCount string
 	//go:embed lua/beat.lua
 	luaBeat string
+	//go:embed lua/format.lua
+	luaFormat string
+	//go:embed lua/pin.lua
+	luaPin string
 )
 
 // script is one Lua script and the name that Redis knows it by.
@@ -84,7 +88,7 @@ func newScript(parts ...string) *script {
 
 // scripts are all that a Store runs.
 type scripts struct {
-	park, take, settle, own, renew, release, get, cancel, reschedule, redrive, discard, page, peek, count, beat *script
+	park, take, settle, own, renew, release, get, cancel, reschedule, redrive, discard, page, peek, count, beat, format, pin *script
 }
 
 func newScripts() *scripts {
@@ -100,6 +104,8 @@ func newScripts() *scripts {
 		redrive:    newChange(luaBucket, luaWake, luaNumber, luaFind, luaRedrive),
 		discard:    newChange(luaBucket, luaFind, luaRemember, luaDiscard),
 		beat:       newChange(luaBeat),
+		format:     newChange(luaFormat),
+		pin:        newChange(luaPin),
 		get:        newScript(luaClock, luaBucket, luaFind, luaGet),
 		page:       newScript(luaClock, luaBucket, luaPage),
 		peek:       newScript(luaClock, luaBucket, luaPeek),
@@ -109,7 +115,7 @@ func newScripts() *scripts {
 
 func (s *scripts) all() []*script {
 	return []*script{s.park, s.take, s.settle, s.own, s.renew, s.release, s.get, s.cancel,
-		s.reschedule, s.redrive, s.discard, s.page, s.peek, s.count, s.beat}
+		s.reschedule, s.redrive, s.discard, s.page, s.peek, s.count, s.beat, s.format, s.pin}
 }
 
 // load puts the scripts into every master that client reaches. Redis forgets

@@ -10,6 +10,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,13 +30,15 @@ type Store struct {
 	scripts *scripts
 	keys    keySpace
 	durable durability
-	watch   watch
-	parker  parker
-	clocks  serverClocks
-	owned   ownedBuckets
-	ids     *core.IDs
-	numbers numbers
-	summary core.LogSummary
+	// lookEvery is how often a server is asked whether it is safe to park there.
+	lookEvery time.Duration
+	formats   formats
+	parker    parker
+	clocks    serverClocks
+	owned     ownedBuckets
+	ids       *core.IDs
+	numbers   numbers
+	summary   core.LogSummary
 
 	silentSinks atomic.Int64 // those whose last heartbeat failed
 }
@@ -48,15 +51,16 @@ var (
 
 // Open connects to Redis and makes sure that it is fit: that it may not evict
 // what is parked, that it writes to disk (unless AllowVolatile), that it can
-// give the durability asked for, and that what it holds has this format and
-// number of buckets. Every error says what to do about it.
+// give the durability asked for, that this version can write the format that is
+// written there, and that the number of buckets is the same. Every error says what
+// to do about it.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("configuration of the Redis store: %w", err)
 	}
 	config = config.withDefaults()
 	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
-	s.parker.store, s.parker.most, s.watch.every = s, maxQueueBytes, watchEvery
+	s.parker.store, s.parker.most, s.lookEvery = s, maxQueueBytes, watchEvery
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -72,7 +76,6 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := facts.checkSafe(s.config.AllowVolatile); err != nil {
 		return err
 	}
-	s.watch.saw(nil)
 	if s.config.Durability == DurabilityAuto && facts.aof && !facts.always && !facts.lazy {
 		s.config.Log.Warn("appendfsync can't be read, as CONFIG GET is refused, so durability auto does not choose fsync: " +
 			"allow config|get to the user of Redis, or name the level")
@@ -80,17 +83,18 @@ func (s *Store) prepare(ctx context.Context) error {
 	if s.durable, err = s.config.choose(facts); err != nil {
 		return err
 	}
-	buckets, err := s.agreeOnFormat(ctx)
-	if err != nil {
+	s.keys.prefix = s.config.Prefix
+	if s.keys.buckets, err = s.agreeOnFormat(ctx); err != nil {
 		return err
 	}
-	s.keys = keySpace{prefix: s.config.Prefix, buckets: buckets}
 	return s.scripts.load(ctx, s.client)
 }
 
-// Close lets go of Redis. Every Serve must have returned.
+// Close tells the others that this instance has gone, for which it waits a second
+// at most, and lets go of Redis. Every Serve must have returned.
 func (s *Store) Close() error {
 	s.summary.Flush()
+	s.withdraw()
 	if err := errors.Join(s.client.Close(), s.serving.Close()); err != nil {
 		return fmt.Errorf("close Redis client: %w", err)
 	}
@@ -100,49 +104,14 @@ func (s *Store) Close() error {
 // Durability is the level at which Park answers: memory, replicated or fsync.
 func (s *Store) Durability() string { return s.durable.level }
 
-// Health asks Redis for a sign of life and whether it has become unsafe. What it
-// finds holds for Park, too.
-func (s *Store) Health(ctx context.Context) error { return s.look(ctx) }
-
-// The format of what is stored. It is raised by a change that an older
-// instance could not read.
-const format = "1"
-
-// agreeOnFormat records the format and the number of buckets at the first
-// start, and afterwards compares.
-func (s *Store) agreeOnFormat(ctx context.Context) (buckets int, err error) {
-	key := keySpace{prefix: s.config.Prefix}.meta()
-	wanted := s.config.Buckets
-	if wanted == 0 {
-		wanted = defaultBuckets
+// Health asks every server for a sign of life and whether it has become unsafe.
+func (s *Store) Health(ctx context.Context) error {
+	found, err := s.inspect(ctx)
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
-	defer cancel()
-	pipe := s.client.Pipeline()
-	pipe.HSetNX(ctx, key, "format", format)
-	pipe.HSetNX(ctx, key, "buckets", wanted)
-	meta := pipe.HGetAll(ctx, key)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, fmt.Errorf("read format of what is stored: %w", err)
-	}
-	var found struct {
-		Format  string `redis:"format"`
-		Buckets int    `redis:"buckets"`
-	}
-	if err := meta.Scan(&found); err != nil {
-		return 0, fmt.Errorf("read format of what is stored in %s: %w", key, err)
-	}
-	switch {
-	case found.Format != format:
-		return 0, fmt.Errorf("what is stored under prefix %q has format %s, and this version reads format %s: "+
-			"run the version that wrote it until it is drained, or use another prefix", s.config.Prefix, found.Format, format)
-	case s.config.Buckets != 0 && found.Buckets != s.config.Buckets:
-		return 0, fmt.Errorf("what is stored under prefix %q has %d buckets a sink, and the configuration says %d: "+
-			"set buckets to %d, or use another prefix", s.config.Prefix, found.Buckets, s.config.Buckets, found.Buckets)
-	case found.Buckets < 1 || found.Buckets > core.MaxBuckets:
-		return 0, fmt.Errorf("%s says that there are %d buckets: it is damaged", key, found.Buckets)
-	}
-	return found.Buckets, nil
+	s.refreshFormats(ctx, s.client)
+	return cmp.Or(found.checkSafe(s.config.AllowVolatile), s.durable.broken(found), s.outdated())
 }
 
 // place decides the bucket of a message and makes its ID if it has none. With

@@ -91,6 +91,10 @@ func (v *server) hold(ctx context.Context, t *tenure) {
 		if errors.Is(err, core.ErrOwnershipLost) {
 			t.cancel(core.ErrOwnershipLost)
 		}
+		if errors.Is(err, errNewer) {
+			v.log.Warn("bucket is left to an instance of the newer version", "bucket", t.bucket.number, "err", err)
+			t.cancel(errStopping)
+		}
 		if err == nil || ctx.Err() != nil {
 			continue
 		}

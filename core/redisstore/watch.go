@@ -13,20 +13,19 @@ import (
 // watchEvery is how old the last look at Redis may be when something is parked.
 const watchEvery = 5 * time.Second
 
-// watch remembers whether Redis was safe when it was last looked at. Nobody looks
-// by the clock: what is parked looks first, if nobody has done so of late.
+// watch remembers whether one server was safe when it was last looked at. Nobody looks
+// by the clock: what is parked there looks first, if nobody has done so of late.
 type watch struct {
 	mu     sync.Mutex
-	every  time.Duration
 	looked time.Time
 	unsafe error // nil: safe
 }
 
 // due tells whether the caller is to look now. Others need not meanwhile.
-func (w *watch) due() bool {
+func (w *watch) due(every time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.looked) < w.every {
+	if time.Since(w.looked) < every {
 		return false
 	}
 	w.looked = time.Now()
@@ -45,37 +44,41 @@ func (w *watch) seen() error {
 	return w.unsafe
 }
 
-// look asks Redis whether it is safe and gives the level of durability. What
-// can't be asked leaves what was seen before as it is. Whoever allowed a volatile
-// Redis has allowed one that is unsafe, but not a promise that does not hold.
-func (s *Store) look(ctx context.Context) error {
-	facts, err := s.inspect(ctx)
+// lookAt asks the server of a batch whether it is safe and gives the level of
+// durability. What can't be asked leaves what was seen before as it is. Whoever allowed
+// a volatile Redis has allowed one that is unsafe, but not a promise that does not hold.
+func (s *Store) lookAt(ctx context.Context, w *watch, b *parkBatch) {
+	node, err := nodeOf(ctx, s.client, s.keys.owner(b.last.sink, b.last.bucket))
 	if err != nil {
-		return err
+		return
 	}
-	unsafe, broken := facts.checkSafe(s.config.AllowVolatile), s.durable.broken(facts)
-	if s.config.AllowVolatile {
-		s.watch.saw(broken)
-	} else {
-		s.watch.saw(cmp.Or(unsafe, broken))
+	found, err := inspectMaster(ctx, node)
+	if err != nil {
+		return // a Redis that is unreachable says so to what is parked next
 	}
-	return cmp.Or(unsafe, broken)
+	if broken := s.durable.broken(found); broken != nil || s.config.AllowVolatile {
+		w.saw(broken)
+		return
+	}
+	w.saw(found.checkSafe(false))
 }
 
-// lookShare, of a command's time, leaves what is parked time enough, where one
-// server of a cluster does not answer.
+// lookShare, of a command's time, leaves what is parked time enough, where a server
+// does not answer.
 const lookShare = 6
 
-// refusal is why nothing is to be parked now: nil, or core.ErrUnavailable as
-// Redis may lose what is parked.
-func (s *Store) refusal(ctx context.Context) error {
-	if s.watch.due() {
+// refusal is why nothing of b is to be parked now: nil, or core.ErrUnavailable as
+// Redis may lose what is parked or as others write a format that is not known here.
+func (s *Store) refusal(ctx context.Context, b *parkBatch) error {
+	w := &b.queue.watch
+	if w.due(s.lookEvery) {
 		ctx, cancel := context.WithTimeout(ctx, s.config.timeout/lookShare)
 		defer cancel()
-		_ = s.look(ctx) // a Redis that is away says so to what is parked next
+		s.lookAt(ctx, w, b)
 	}
-	if unsafe := s.watch.seen(); unsafe != nil {
-		return fmt.Errorf("park: %w: %w", core.ErrUnavailable, unsafe)
+	s.keepFormats(ctx, s.client)
+	if err := cmp.Or(w.seen(), s.outdated()); err != nil {
+		return fmt.Errorf("park: %w: %w", core.ErrUnavailable, err)
 	}
 	return nil
 }

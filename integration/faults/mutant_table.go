@@ -70,5 +70,11 @@ func storeMutants() []*mutant {
 			from: "func (call) NoRetry() bool { return true }", to: "func (call) NoRetry() bool { return false }"},
 		{name: "scripts not loaded again", file: "core/redisstore/script.go", rows: []int{10},
 			from: "\"NOSCRIPT\"", to: "\"NOSCRIPTS\""},
+		{name: "a newer record is buried", file: "core/redisstore/bucket.go", rows: []int{53},
+			from: "		if errors.Is(err, errNewer) {\n", to: "		if false {\n"},
+		{name: "a newer format written though not all read it", file: luaDir + "format.lua", test: []string{"-run", "TestNewestThatAllRead", storeTests},
+			from: "      common = math.min(common, tonumber(reads))\n", to: ""},
+		{name: "a pin that lowers nothing", file: luaDir + "pin.lua", test: []string{"-run", "TestPin", storeTests},
+			from: "math.min(pin, tonumber(m[2] or m[1]))", to: "m[2] or m[1]"},
 	}
 }

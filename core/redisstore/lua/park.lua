@@ -15,8 +15,9 @@
 --   another has parked meanwhile, the guess is wrong and the numbers are put right.
 -- Reply: {1 if the caller is to wake its own loop, else 0; now in us;
 --   ms that a due time is at least; the last number given; then for each message that was
---   not parked: its position from 0, and {state, due, failure} of the same message, or {}
---   for a conflict}
+--   not parked: its position from 0, and {state, due, failure} of the same message, with
+--   the record if that is of another format, so that the caller is to compare, or {} for a
+--   conflict}
 local call, char, floor, argv = redis.call, string.char, math.floor, ARGV
 local window, up = tonumber(argv[3]), math.ceil(micros / 1000)
 local o = call('HMGET', owner, 'seq', 'prio', 'hand')
@@ -42,7 +43,7 @@ local function resolve(arg)
   return text
 end
 
-local records, r, reply, fresh, same = {}, 0, {0, micros, least, 0}, {}, {}
+local records, r, reply, fresh, same, compare = {}, 0, {0, micros, least, 0}, {}, {}, {}
 
 -- standing tells of one run which ids are taken: id -> record, or true if it
 -- was settled within the window. What was settled after this call was sent is the
@@ -68,6 +69,9 @@ local function repeated(position, id, record, payload)
   reply[#reply + 1] = {}
   if record ~= true then
     local extra = record:byte(-1) % 2 == 1 and 12 or 6
+    if record:byte(1) ~= payload:byte(1) then -- of another format: the caller compares
+      compare[#reply], payload = true, record:sub(1, #record - extra)
+    end
     if #record - extra ~= #payload or record:sub(1, #payload) ~= payload then return end
   end
   same[#reply] = id
@@ -170,6 +174,6 @@ end
 reply[4] = seq
 for at, id in pairs(same) do
   local m = find(id, window)
-  reply[at] = {m.state, m.due, m.failure}
+  reply[at] = {m.state, m.due, m.failure, compare[at] and m.record}
 end
 return reply
