@@ -33,6 +33,7 @@ type parker struct {
 	mu     sync.Mutex
 	queues map[string]*parkQueue // by the address of the server
 	most   int                   // maxQueueBytes
+	unsafe error                 // what the last look at all servers has found
 	// bucket is where messages go that may go anywhere, and room for how many more.
 	bucket, room int
 }
@@ -89,6 +90,16 @@ func (k *parker) add(ctx context.Context, all []pending) {
 	}
 }
 
+// saw takes in what a look at all servers has found.
+func (k *parker) saw(unsafe error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unsafe = unsafe
+	for _, q := range k.queues {
+		q.watch.saw(unsafe)
+	}
+}
+
 // queue returns that of a server. There are as many as there have been servers.
 func (k *parker) queue(server string) *parkQueue {
 	q := k.queues[server]
@@ -97,7 +108,7 @@ func (k *parker) queue(server string) *parkQueue {
 			k.queues = make(map[string]*parkQueue)
 		}
 		q = &parkQueue{parker: k}
-		q.watch.saw(nil) // Open has looked
+		q.watch.saw(k.unsafe)
 		k.queues[server] = q
 	}
 	return q

@@ -104,12 +104,14 @@ func (s *Store) Close() error {
 // Durability is the level at which Park answers: memory, replicated or fsync.
 func (s *Store) Durability() string { return s.durable.level }
 
-// Health asks every server for a sign of life and whether it has become unsafe.
+// Health asks every server for a sign of life and whether it has become unsafe. What it
+// finds holds for Park, too.
 func (s *Store) Health(ctx context.Context) error {
 	found, err := s.inspect(ctx)
 	if err != nil {
 		return err
 	}
+	s.parker.saw(s.unsafe(found))
 	s.refreshFormats(ctx, s.client)
 	return cmp.Or(found.checkSafe(s.config.AllowVolatile), s.durable.broken(found), s.outdated())
 }

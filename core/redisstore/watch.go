@@ -56,11 +56,15 @@ func (s *Store) lookAt(ctx context.Context, w *watch, b *parkBatch) {
 	if err != nil {
 		return // a Redis that is unreachable says so to what is parked next
 	}
-	if broken := s.durable.broken(found); broken != nil || s.config.AllowVolatile {
-		w.saw(broken)
-		return
+	w.saw(s.unsafe(found))
+}
+
+// unsafe is why nothing is to be parked on a server with these facts.
+func (s *Store) unsafe(f facts) error {
+	if broken := s.durable.broken(f); broken != nil || s.config.AllowVolatile {
+		return broken
 	}
-	w.saw(found.checkSafe(false))
+	return f.checkSafe(false)
 }
 
 // lookShare, of a command's time, leaves what is parked time enough, where a server
