@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,47 +104,70 @@ func awaitOutcome(calls []call) {
 }
 
 // resends is how often calls are sent again that Redis has refused unseen: because
-// their script was missing, twice if there was a failover, or they came late.
+// their script was missing, twice if there was a failover, they came late, or their
+// slot is being moved. For that it is about a quarter of a second in all.
 const resends = 8
 
 // send sends calls in one pipeline, with the command that last makes, if any, behind
-// them. It loads scripts that are missing and sends only those calls again, and so
-// those that came too late. It returns the last command that was sent. All calls that
-// change something go to one server.
-func (s *Store) send(ctx context.Context, client redis.UniversalClient, calls []call, last func(context.Context) *redis.Cmd) *redis.Cmd {
+// them. It sends only those again that Redis has refused unseen. It returns the
+// commands behind those that it has not. All calls that change something go to one
+// server, unless a slot is moved meanwhile.
+func (s *Store) send(ctx context.Context, client redis.UniversalClient, calls []call, last func(context.Context) *redis.Cmd) []*redis.Cmd {
+	var behind []*redis.Cmd
 	for try := 0; ; try++ {
 		clock, sent := s.stamp(ctx, calls), time.Now()
 		pipe := client.Pipeline()
 		for _, c := range calls {
 			pipe.Process(ctx, c)
 		}
-		behind := last(ctx)
-		if behind != nil {
-			pipe.Process(ctx, call{Cmd: behind})
+		wait := last(ctx)
+		if wait != nil {
+			pipe.Process(ctx, call{Cmd: wait})
 		}
 		pipe.Exec(ctx) // each call has its own error
-		missing, late := refused(calls, "NOSCRIPT"), refused(calls, "LATE")
-		if try == resends || ctx.Err() != nil {
+		missing, late, moving := refused(calls, "NOSCRIPT"), refused(calls, "LATE"), refused(calls, "TRYAGAIN", "ASK ", "MOVED")
+		again := slices.Concat(missing, late, moving)
+		if wait != nil && len(again) < len(calls) {
+			behind = append(behind, wait)
+		}
+		if len(again) == 0 || try == resends || ctx.Err() != nil {
 			return behind
 		}
-		switch {
-		case len(missing) > 0:
-			err := s.scripts.load(ctx, client)
-			if err != nil {
+		if len(missing) > 0 {
+			if err := s.scripts.load(ctx, client); err != nil {
 				setErr(missing, err)
 				return behind
 			}
-		case len(late) > 0:
+		}
+		if len(late) > 0 {
 			clock.observe(lateTime(late[0]), sent, time.Now())
 			if try > 0 { // what was settled within this very millisecond, see park.lua
 				time.Sleep(time.Millisecond)
 			}
-		default:
-			return behind
 		}
-		calls = append(missing, late...)
+		if len(moving) > 0 {
+			client = s.follow(ctx, client, moving, try)
+		}
+		calls = again
 		setErr(calls, nil)
 	}
+}
+
+// follow waits a little, longer with each try, for the end of the move of a slot, and
+// returns where to send the calls then. The client library follows a slot by itself,
+// but not where calls are sent to one server.
+func (s *Store) follow(ctx context.Context, client redis.UniversalClient, moving []call, try int) redis.UniversalClient {
+	time.Sleep(time.Millisecond << try)
+	cluster, ok := s.client.(*redis.ClusterClient)
+	moved := refused(moving, "MOVED")
+	if _, one := client.(*redis.Client); !ok || !one || len(moved) == 0 {
+		return client
+	}
+	cluster.ReloadState(ctx) // which is there for the next try
+	if node, err := nodeOf(ctx, cluster, moved[0].key()); err == nil {
+		return node
+	}
+	return client
 }
 
 func setErr(calls []call, err error) {
@@ -173,11 +197,11 @@ func (s *Store) stamp(ctx context.Context, calls []call) *serverClock {
 	return clock
 }
 
-// refused are the calls that Redis has refused with this word.
-func refused(calls []call, word string) []call {
+// refused are the calls that Redis has refused with one of these words.
+func refused(calls []call, words ...string) []call {
 	var out []call
 	for _, c := range calls {
-		if err := c.Err(); err != nil && strings.HasPrefix(err.Error(), word) {
+		if err := c.Err(); err != nil && hasPrefix(err.Error(), words) {
 			out = append(out, c)
 		}
 	}

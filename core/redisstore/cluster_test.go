@@ -57,6 +57,8 @@ func TestClusterWaitsForReplicas(t *testing.T) {
 	config := clusterConfig(t, cluster)
 	config.Durability, config.DurabilityTimeout = DurabilityReplicated, time.Minute
 	s := open(t, config)
+	config.DurabilityTimeout = 2 * time.Second
+	impatient := open(t, config)
 	for _, r := range s.Park(t.Context(), spread(48)...) {
 		if r.Err != nil || r.Durability != DurabilityReplicated {
 			t.Fatalf("park: %+v", r)
@@ -64,9 +66,8 @@ func TestClusterWaitsForReplicas(t *testing.T) {
 	}
 	cluster.Replicas[0].Pause()
 	defer cluster.Replicas[0].Resume()
-	s.durable.timeout = 2 * time.Second
 	failed := 0
-	for _, r := range s.Park(t.Context(), spread(48)...) {
+	for _, r := range impatient.Park(t.Context(), spread(48)...) {
 		if r.Err != nil {
 			failed++
 		}

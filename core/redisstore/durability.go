@@ -82,11 +82,17 @@ func (d durability) command(ctx context.Context) *redis.Cmd {
 	return nil
 }
 
-// check tells whether the command that waited has seen enough.
-func (d durability) check(cmd *redis.Cmd) error {
-	if cmd == nil {
-		return nil
+// check tells whether the commands that waited have seen enough.
+func (d durability) check(cmds []*redis.Cmd) error {
+	for _, cmd := range cmds {
+		if err := d.checkOne(cmd); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (d durability) checkOne(cmd *redis.Cmd) error {
 	if err := cmd.Err(); err != nil {
 		return fmt.Errorf("wait for durability %s: %w: %w", d.level, core.ErrUnknown, err)
 	}

@@ -27,7 +27,8 @@ func TestRefusesWhatWouldLoseMessages(t *testing.T) {
 		{"no append-only file, allowed", servers.RedisOptions{AOF: servers.AOFOff}, func(c *Config) { c.AllowVolatile = true }, "", DurabilityMemory},
 		{"evicting", servers.RedisOptions{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}}, nil, "set it to noeviction", ""},
 		{"evicting only what may expire", servers.RedisOptions{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"}}, nil, "", DurabilityMemory},
-		{"fsync that it can't give", servers.RedisOptions{}, func(c *Config) { c.Durability = DurabilityFsync }, "choose another level", ""},
+		{"fsync that it can't give", servers.RedisOptions{AOF: servers.AOFOff},
+			func(c *Config) { c.Durability, c.AllowVolatile = DurabilityFsync, true }, "choose another level", ""},
 		{"replicas that it has not", servers.RedisOptions{}, func(c *Config) { c.Durability = DurabilityReplicated }, "0 are connected", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -79,6 +80,9 @@ func TestAutoChoosesWhatNeedsNoTimer(t *testing.T) {
 	d, err := (Config{Durability: DurabilityFsync}).withDefaults().choose(facts{aof: true, lazy: true, waitAOF: true})
 	if err != nil || !d.waitAOF {
 		t.Errorf("fsync by name: %+v, %v; want WAITAOF", d, err)
+	}
+	if _, err := (Config{Durability: DurabilityFsync}).withDefaults().choose(facts{aof: true, lazy: true}); err == nil {
+		t.Error("fsync by name is chosen on a Redis that can't give it")
 	}
 }
 
@@ -226,6 +230,7 @@ func TestReplicatedMeansThatReplicasHaveIt(t *testing.T) {
 	master := servers.Redis(t, servers.RedisOptions{})
 	replica := servers.Redis(t, servers.RedisOptions{ReplicaOf: master})
 	s := open(t, Config{Addrs: []string{master.Addr()}, DurabilityTimeout: time.Minute})
+	impatient := open(t, Config{Addrs: []string{master.Addr()}, DurabilityTimeout: 300 * time.Millisecond})
 	if s.Durability() != DurabilityReplicated {
 		t.Fatalf("auto chose %s with a replica connected", s.Durability())
 	}
@@ -234,19 +239,17 @@ func TestReplicatedMeansThatReplicasHaveIt(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	replica.Pause()
-	s.durable.timeout = 300 * time.Millisecond
 	// Also a repeat must not count as accepted on the master's word alone.
 	for _, id := range []string{"a", "b"} {
 		m := &core.Message{ID: id, Sink: "orders", Topic: "t", Delay: time.Hour}
-		if r := s.Park(t.Context(), m)[0]; !errors.Is(r.Err, core.ErrUnknown) {
+		if r := impatient.Park(t.Context(), m)[0]; !errors.Is(r.Err, core.ErrUnknown) {
 			t.Errorf("park %s with the replica away: %+v, want unknown", id, r)
 		}
 	}
-	if _, err := s.Cancel(t.Context(), core.Ref{ID: "a", Sink: "orders"}); !errors.Is(err, core.ErrUnknown) {
+	if _, err := impatient.Cancel(t.Context(), core.Ref{ID: "a", Sink: "orders"}); !errors.Is(err, core.ErrUnknown) {
 		t.Errorf("cancel with the replica away: %v, want unknown", err)
 	}
 	replica.Resume()
-	s.durable.timeout = 10 * time.Second
 	m.ID = "b"
 	for deadline := time.Now().Add(time.Minute); ; {
 		r := s.Park(t.Context(), m)[0]
