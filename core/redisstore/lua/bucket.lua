@@ -3,6 +3,7 @@
 --
 --   KEYS[1]    owner     hash  token, epoch, until (ms), wake (channel): the ownership
 --                              seq: the last acceptance number; prio: highest priority used
+--                              large: some record was larger than 64 KiB
 --                              hand: highest due time handed out; h0..h9: how many of each
 --                              priority are in hand; took: number of the last take that
 --                              handed some out. No hand: nothing is
