@@ -99,6 +99,7 @@ type Ref struct {
 	ID   string
 	Sink string
 	// Key is the message's key, if the caller knows it: it leads straight to
-	// the bucket and tells apart two messages that share an ID. nil is unknown.
+	// the bucket and tells apart two messages that share an ID. nil means the
+	// message without a key, or else the only one under any.
 	Key []byte
 }

@@ -25,9 +25,11 @@ type Store interface {
 	// Messages of one key are stored in the order of the call. The messages must have passed Limits.Check; the store keeps no reference to them.
 	Park(ctx context.Context, messages ...*Message) []Receipt
 
-	// Get returns the message and its state. ErrNotFound: neither stored nor
-	// remembered. ErrAmbiguous: the ID is stored under two keys; set Ref.Key.
-	// A settled message that is remembered has an Entry without a body.
+	// Get returns the message and its state. A ref without a Key means the message
+	// without a key if one is stored, else the only one under any key.
+	// ErrNotFound: neither stored nor remembered. ErrAmbiguous: the ID is stored
+	// under two keys, and not without one; set Ref.Key. A settled message that is
+	// remembered has an Entry without a body.
 	Get(ctx context.Context, ref Ref) (Entry, error)
 
 	// Cancel withdraws a message that waits. If Receipt.Attempt is 0 it was
@@ -72,7 +74,9 @@ type Bucket interface {
 	Take(ctx context.Context, max int) (Batch, error)
 
 	// Settle tells what became of the messages in hand. Those without an
-	// Outcome go back untouched. Settling twice does no harm.
+	// Outcome go back untouched. After an error, other than ErrOwnershipLost, some
+	// may be settled: the same call is to be repeated until it succeeds. Settling
+	// again does no harm.
 	Settle(ctx context.Context, outcomes ...Outcome) error
 
 	// Wait blocks until something may be due: the time next has come on the

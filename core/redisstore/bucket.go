@@ -21,9 +21,11 @@ type bucket struct {
 	alarm  *alarm
 	woken  chan struct{} // holds one signal
 	hand   []held
-	takes  int64 // so far; the number of the last tells Redis what a settle is of
-	newer  newerRecords
-	clock  clockOffset
+	// failing: so many messages failed of late that takes await their turn, too.
+	failing bool
+	takes   int64 // so far; the number of the last tells Redis what a settle is of
+	newer   newerRecords
+	clock   clockOffset
 }
 
 var _ core.Bucket = (*bucket)(nil)
@@ -54,9 +56,11 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 		b.takes++
 	}
 	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max+b.newer.count, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
+	done := b.turn(b.failing)
 	sent := time.Now()
 	b.store.run(ctx, b.store.serving, c)
 	received := time.Now()
+	done()
 	reply, err := c.Slice()
 	switch {
 	case err != nil:
@@ -158,9 +162,16 @@ func (b *bucket) Settle(ctx context.Context, outcomes ...core.Outcome) error {
 	return b.settle(ctx, outcomes)
 }
 
-// settlePart is how many messages that failed one call of settle.lua tells of: each is
-// several times the work of one that was delivered, and other sinks wait meanwhile.
-const settlePart = 100
+// A message that failed is several times the work of one that was delivered, and what
+// other sinks want of Redis waits meanwhile. So one call tells of settlePart of them at
+// most, and where they are many, an instance makes turnsAtOnce calls at a time; one that
+// has waited for turnPatience goes all the same, as a server that does not answer must
+// not hold up what is for the others.
+const (
+	settlePart   = 50
+	turnsAtOnce  = 2
+	turnPatience = 50 * time.Millisecond
+)
 
 // settle is Settle also when this process knows of nothing in hand.
 func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
@@ -172,17 +183,35 @@ func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 		}
 		args := append(make([]any, 0, 5+len(part.args)), b.token, b.store.config.window(b.sink), b.takes, more, part.groups)
 		c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, part.args...)...)
+		done := b.turn(part.failed > 1)
 		b.store.run(ctx, b.store.serving, c)
-		done, err := c.Int()
+		done()
+		owned, err := c.Int()
 		switch {
 		case err != nil:
 			return fault("settle", err)
-		case done == 0:
+		case owned == 0:
 			return core.ErrOwnershipLost
 		}
 	}
+	b.failing = len(parts) > 1
 	b.hand = b.hand[:0]
 	return nil
+}
+
+// turn awaits a turn for a call about messages that fail, and returns what ends it.
+func (b *bucket) turn(failing bool) (done func()) {
+	if !failing {
+		return func() {}
+	}
+	patience := time.NewTimer(turnPatience)
+	defer patience.Stop()
+	select {
+	case b.store.turns <- struct{}{}:
+		return func() { <-b.store.turns }
+	case <-patience.C:
+		return func() {}
+	}
 }
 
 // settleParts sorts outcomes into the groups that settle.lua takes, in one part or
@@ -209,10 +238,10 @@ func (b *bucket) settleParts(outcomes []core.Outcome) []settleArgs {
 	for p := range lots {
 		part.addDelivered(p, &lots[p])
 	}
-	parts, room := []settleArgs{part}, settlePart
+	parts := []settleArgs{part}
 	for p := range lots {
-		parts, room = addFailed(parts, room, "b", p, 3, lots[p].back)
-		parts, room = addFailed(parts, room, "x", p, 2, lots[p].dead)
+		parts = addFailed(parts, "b", p, 3, lots[p].back)
+		parts = addFailed(parts, "x", p, 2, lots[p].dead)
 	}
 	return parts
 }
@@ -245,6 +274,7 @@ func (l *settleLot) add(o core.Outcome, h held) {
 type settleArgs struct {
 	args   []any
 	groups int
+	failed int // messages that failed
 }
 
 // add appends a group, unless it is empty. Each item is width arguments.
@@ -264,18 +294,20 @@ func (g *settleArgs) addDelivered(priority int, l *settleLot) {
 	}
 }
 
-// addFailed appends a group of messages that failed, in as many parts as it takes if
-// the last one has room left. It returns the parts, and the room in the last.
-func addFailed(parts []settleArgs, room int, how string, priority, width int, items []any) ([]settleArgs, int) {
+// addFailed appends messages that failed, in as many parts as it takes.
+func addFailed(parts []settleArgs, how string, priority, width int, items []any) []settleArgs {
 	for len(items) > 0 {
-		if room == 0 {
-			parts, room = append(parts, settleArgs{}), settlePart
+		last := &parts[len(parts)-1]
+		n := min(settlePart-last.failed, len(items)/width)
+		if n == 0 {
+			parts = append(parts, settleArgs{})
+			continue
 		}
-		n := min(room, len(items)/width)
-		parts[len(parts)-1].add(how, priority, width, items[:n*width])
-		items, room = items[n*width:], room-n
+		last.add(how, priority, width, items[:n*width])
+		last.failed += n
+		items = items[n*width:]
 	}
-	return parts, room
+	return parts
 }
 
 // finder finds each message in hand once. Outcomes mostly come in the order of

@@ -116,7 +116,7 @@ func TestTakeAfterALargeRecord(t *testing.T) {
 	if batch, err := b.Take(t.Context(), core.MaxTake); err != nil || len(batch.Messages) != core.MaxTake {
 		t.Fatalf("took %d, %v", len(batch.Messages), err)
 	}
-	if calls := commandCalls(t, s, "hmget"); calls > core.MaxTake/10 {
+	if calls := commandCalls(t, s, "hmget"); calls > core.MaxTake/5 {
 		t.Errorf("%d calls to read %d small records", calls, core.MaxTake)
 	}
 }

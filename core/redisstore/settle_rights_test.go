@@ -176,7 +176,7 @@ func wantSizes(t *testing.T, s *Store, b *bucket, messages, failed, dead int64) 
 func TestSettleInParts(t *testing.T) {
 	t.Parallel()
 	s, b := bucketWith(t)
-	const many = 2*settlePart + 50
+	const many = 2*settlePart + 20
 	var ids []string
 	for n := range many {
 		ids = append(ids, fmt.Sprintf("m%03d-0", n))

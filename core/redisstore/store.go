@@ -28,6 +28,8 @@ type Store struct {
 	client  redis.UniversalClient
 	serving redis.UniversalClient // of what Serve does: no callers, however many, keep it from a connection
 	scripts *scripts
+	// turns holds one for each call about messages that fail, but for those that lost patience.
+	turns   chan struct{}
 	keys    keySpace
 	durable durability
 	// lookEvery is how often a server is asked whether it is safe to park there.
@@ -59,7 +61,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, fmt.Errorf("configuration of the Redis store: %w", err)
 	}
 	config = config.withDefaults()
-	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
+	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs(), turns: make(chan struct{}, turnsAtOnce)}
 	s.parker.store, s.parker.most, s.lookEvery = s, maxQueueBytes, watchEvery
 	if err := s.prepare(ctx); err != nil {
 		s.Close()

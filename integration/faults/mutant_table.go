@@ -33,9 +33,15 @@ func engineMutants() []*mutant {
 func storeMutants() []*mutant {
 	return []*mutant{
 		{name: "settle without a look at the number of the take", file: luaDir + "settle.lua", test: []string{"-run", "TestLateSettle", storeTests},
-			from: "if not held[1] or mine < took then", to: "if not held[1] then"},
+			from: "if not hand or mine < took then", to: "if not hand then"},
+		{name: "settle that failed counts as done", file: luaDir + "settle.lua", test: []string{"-run", "TestSettleGoesOn", storeTests},
+			from: "\nallow_full()\n", to: "\nredis.call('HDEL', owner, 'hand')\n"},
+		{name: "settle that removes by rank twice", file: luaDir + "settle.lua", test: []string{"-run", "TestSettleGoesOn", storeTests},
+			from: "    redis.call('HDEL', owner, 'h' .. p)", to: "    redis.call('HDEL', owner, '-')"},
+		{name: "take that comes late takes effect", file: luaDir + "take.lua", test: []string{"-run", "TestLateTake", storeTests},
+			from: "if tonumber(ARGV[5]) <= tonumber(o[5] or 0) then", to: "if tonumber(ARGV[5]) < 0 then"},
 		{name: "settle without a look at the token", file: luaDir + "settle.lua", test: []string{"-run", "TestStore|TestPausedOwnerIsFenced", storeTests},
-			from: "if redis.call('HGET', owner, 'token') ~= ARGV[1] then return 0 end\n", to: ""},
+			from: "if o[1] ~= ARGV[1] then return 0 end\n", to: ""},
 		{name: "take without a look at the token", file: luaDir + "take.lua", test: []string{"-run", "TestStore|TestPausedOwnerIsFenced", storeTests},
 			from: "if o[1] ~= ARGV[1] or tonumber(o[2]) < now then return {'lost'} end\n", to: ""},
 		{name: "latest first", file: luaDir + "take.lua", test: []string{"-run", "TestStore", storeTests},

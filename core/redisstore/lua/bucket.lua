@@ -3,10 +3,10 @@
 --
 --   KEYS[1]    owner     hash  token, epoch, until (ms), wake (channel): the ownership
 --                              seq: the last acceptance number; prio: highest priority used
---                              large: some record was large
+--                              large: some record was larger than 64 KiB
 --                              hand: highest due time handed out; h0..h9: how many of each
---                              priority are in hand; took: number of the take that
---                              handed them out. No hand: nothing is
+--                              priority are in hand; took: number of the last take that
+--                              handed some out. No hand: nothing is
 --   KEYS[2]    msg       hash  id -> record (payload [expiry 6] seq 5 trailer 1)
 --   KEYS[3]    attempts  hash  id -> "attempts deliver_at reason\nerror", only ids that failed
 --   KEYS[4]    dead      zset  member -> ms of death

@@ -6,7 +6,7 @@
 -- Reply: {'lost'} if the token does not own the bucket any more; else
 --   {now in us, ms when what is not in hand is due next or 0, and for each priority that has some:
 --    priority, {member, due ms, member, due ms, ...}, {record, ...}, {failure or '', ...} or {} if nothing ever failed}
-local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'hand', 'took')
+local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'hand', 'took', 'large')
 if o[1] ~= ARGV[1] or tonumber(o[2]) < now then return {'lost'} end
 if o[4] then return redis.error_reply('ERR messages are in hand already') end
 if tonumber(ARGV[5]) <= tonumber(o[5] or 0) then return redis.error_reply('ERR a later take was made before') end
@@ -14,11 +14,12 @@ local left, prio = tonumber(ARGV[2]), tonumber(o[3] or 0)
 local failed = redis.call('EXISTS', attempts) == 1
 local reply, taken, hand, next = {micros, 0}, {}, 0, 0
 
--- read fetches records until they are enough bytes for one reply, in steps that grow
--- while records are small: to read many that are large only to leave them is to be
--- rare, and to stay bounded. What has no record can't be delivered by anyone: it is
--- taken out of the due set.
-local room, step = tonumber(ARGV[4]), 1
+-- read fetches records until they are enough bytes for one reply. Where some may be
+-- large, its steps grow while records are small: so few are read only to be left for
+-- the next take. What has no record can't be delivered by anyone: it is taken out of
+-- the due set.
+local room, step, most = tonumber(ARGV[4]), 100, 100
+if o[6] then step, most = 1, 8 end
 local function read(p, found, ids)
   local records, kept, n, from = {}, {}, 0, 1
   while from <= #ids and room > 0 do
@@ -36,7 +37,7 @@ local function read(p, found, ids)
         if #record > largest then largest = #record end
       end
     end
-    from, step = to + 1, math.max(1, math.min(2 * step, 16, math.floor(room / largest)))
+    from, step = to + 1, math.max(1, math.min(2 * step, most, math.floor(room / largest)))
   end
   return records, kept, n
 end
