@@ -47,6 +47,8 @@ type row struct {
 	// rolledBack: Redis loses what was not waited for, such as that a message was
 	// settled.
 	rolledBack bool
+	// voidLate: what a bridge has called unknown has no effect from then on.
+	voidLate bool
 	// split: for a while there are two systems, which no single order explains, so
 	// L8 is not asked.
 	split bool
@@ -189,7 +191,7 @@ func (r *run) play(out *result) {
 	r.sleep(warmUp)
 	before := r.vitals()
 	r.row.nemesis(r)
-	w := laws{ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack}
+	w := laws{ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack, voidLate: r.row.voidLate}
 	load.stop()
 	w.lossy, w.jumps = r.lossy, r.jumps
 	w.healed, w.drained = r.drain(w.drainIn)
@@ -303,6 +305,9 @@ func (r *run) resolve(missing []*account) {
 	}
 	for _, a := range missing {
 		e := r.get(r.bridges[0], a.name, a.name)
+		if r.row.voidLate { // what a late call has done shows here
+			r.ledger.note(e)
+		}
 		if e.Outcome == notFound || e.State == "cancelled" {
 			r.resolved[a.name] = true
 		}
