@@ -12,6 +12,7 @@ import (
 
 // plan is what a producer does with one message. It comes from the seed alone.
 type plan struct {
+	number    int
 	name      string
 	message   message
 	delay     time.Duration
@@ -19,6 +20,7 @@ type plan struct {
 	again     bool // sent twice
 	other     bool // and once with other content under the same id
 	mortal    bool // it may become a dead letter
+	attempts  int  // after so many; 0: at the first, for good
 	once      bool // what is refused is not sent again
 	insists   bool // a step of unknown outcome is followed by a reschedule
 	withdraws bool // an accept of unknown outcome is followed by a cancel
@@ -49,8 +51,8 @@ func (r *run) plan(n int) plan {
 func (r *run) usualPlan(n int) plan {
 	dice := rand.New(rand.NewPCG(r.seed, uint64(r.row.number)<<32|uint64(n)))
 	span := func(most time.Duration) time.Duration { return drawn(dice, most) }
-	name := fmt.Sprintf("m%d-%d-%d", r.row.number, r.seed, n)
-	p := plan{name: name, delay: span(longestDelay), generated: dice.IntN(10) == 0, dice: dice}
+	name := r.nameOf(n)
+	p := plan{number: n, name: name, delay: span(longestDelay), generated: dice.IntN(10) == 0, dice: dice}
 	p.message = message{ID: name, Topic: "orders", Body: body(dice), Headers: []header{{headerName, &name}}, Delay: fmt.Sprintf("%dms", p.delay.Milliseconds())}
 	if dice.IntN(2) == 0 {
 		key := fmt.Sprintf("key %d", dice.IntN(50))
@@ -75,6 +77,8 @@ func (r *run) usualPlan(n int) plan {
 	}
 	return p
 }
+
+func (r *run) nameOf(n int) string { return fmt.Sprintf("m%d-%d-%d", r.row.number, r.seed, n) }
 
 // drawn is a time, in whole milliseconds.
 func drawn(dice *rand.Rand, most time.Duration) time.Duration {
@@ -213,6 +217,6 @@ func (r *run) enter(p plan) entry {
 		return r.row.enter(r, p)
 	}
 	e := r.accept(r.anyBridge(p.dice), p.name, p.message, p.delay)
-	e.Mortal = p.mortal
+	e.Mortal, e.Attempts = p.mortal, p.attempts
 	return e
 }

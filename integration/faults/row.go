@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -41,6 +42,8 @@ type row struct {
 	// verify looks at the whole ledger, when the run is over.
 	verify func(*run)
 
+	rate     int            // messages a second; loadRate
+	guard    string         // of the bridges; 1s
 	drainIn  time.Duration  // L7; defaultDrain
 	perFault int            // L6; defaultPerFault
 	needs    map[string]int // L10: the rare states, and how often at least
@@ -187,7 +190,7 @@ func (r *run) play(out *result) {
 	for _, b := range r.bridges {
 		b.start("")
 	}
-	load := r.startLoad(loadRate)
+	load := r.startLoad(cmp.Or(r.row.rate, loadRate))
 	r.sleep(warmUp)
 	before := r.vitals()
 	r.row.nemesis(r)
@@ -254,12 +257,12 @@ store:
   durability: %s
   durability_timeout: 1s
   ownership: %s
-  guard: 1s
+  guard: %s
 http: {%s}
 retry: {initial: 200ms, max: 1s}
 sinks:
   %s
-%s`, redis, r.row.level, ownership, door, r.out, r.more)
+%s`, redis, r.row.level, ownership, cmp.Or(r.row.guard, "1s"), door, r.out, r.more)
 }
 
 // drain waits until nothing more is to be expected, from now and from when the
