@@ -67,7 +67,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s), one after the other; what fai
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 .PHONY: bench
-bench: ## Measure speed and memory beside the raw limit of this machine; takes ten minutes
+bench: ## Measure speed and memory beside the raw limit of this machine; takes a quarter of an hour
 	$(GO) test -run '^$$' -bench . -benchmem ./core/... ./interceptors/...
 	$(GO) run ./integration/bench
 

@@ -45,6 +45,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	err := doors.stop(b.stopTimeout())
 	err = errors.Join(err, dispatchers.stop(b.stopTimeout()))
 	for _, d := range b.Sinks {
+		d.summary.Flush()
 		if closeErr := d.Sink.Close(); closeErr != nil {
 			err = errors.Join(err, fmt.Errorf("close sink %s: %w", d.Name, closeErr))
 		}

@@ -25,8 +25,9 @@ type Dispatcher struct {
 	MaxBatch int
 	Log      *slog.Logger // nil discards
 
-	gate   gate
-	totals totals
+	gate    gate
+	totals  totals
+	summary LogSummary
 }
 
 const defaultTimeout = 10 * time.Second
@@ -93,12 +94,12 @@ func (l *bucketLoop) step(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+	asked := time.Now()
 	batch, err := l.bucket.Take(ctx, l.limit(pass))
 	if err != nil {
 		pass.leave()
 		return unlessEnded(ctx, "take from", l.bucket, err)
 	}
-	received := time.Now()
 	if len(batch.Messages) == 0 {
 		pass.leave()
 		l.careful = 0
@@ -110,9 +111,16 @@ func (l *bucketLoop) step(ctx context.Context) error {
 		return l.settle(ctx, nil)
 	}
 	l.careful = max(0, l.careful-1)
-	storeNow := func() time.Time { return batch.Now.Add(time.Since(received)) }
+	if batch.Local.IsZero() {
+		batch.Local = asked
+	}
+	storeNow := func() time.Time { return batch.Now.Add(time.Since(batch.Local)) }
 	outcomes := l.work(ctx, batch, storeNow, pass)
-	return l.settle(ctx, outcomes)
+	if err := l.settle(ctx, outcomes); err != nil {
+		return err
+	}
+	l.logFailures(batch.Messages, outcomes)
+	return nil
 }
 
 func (l *bucketLoop) limit(p pass) int {

@@ -102,7 +102,7 @@ func (p pass) open(l *bucketLoop) {
 		return
 	}
 	l.logResume(g.since)
-	g.reason = ""
+	g.reason, g.since = "", time.Time{}
 	g.broadcast()
 }
 

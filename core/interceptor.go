@@ -40,6 +40,7 @@ func (i *Interceptor) Sinks() []string { return i.ordered }
 //
 //	*InvalidError   not stored, and never will be as it is
 //	ErrConflict     not stored: the ID is taken by other content
+//	ErrCancelled    likewise, by a message that was cancelled a short time ago
 //	ErrUnavailable  not stored; try again later (ErrFull is one)
 //	ErrUnknown      stored or not; try again with the ID in the Receipt
 //
@@ -306,7 +307,7 @@ type SinkReport struct {
 	SinkStats
 	Totals
 	// Paused is why this instance holds the sink's messages back; empty: it
-	// does not.
+	// does not, and PausedSince is zero.
 	Paused      string
 	PausedSince time.Time
 	// Facts is what the sink of this instance tells about itself (see

@@ -24,15 +24,23 @@ func FuzzLogLine(f *testing.F) {
 		for _, log := range []*slog.Logger{slog.New(slog.NewTextHandler(&plain, nil)), slog.New(slog.NewJSONHandler(&object, nil))} {
 			d := &Dispatcher{Name: "orders", Log: log}
 			loop := &bucketLoop{Dispatcher: d, bucket: namedBucket{}}
-			loop.failed(&Message{ID: id, Attempt: 1}, Classify(Permanent, errors.New(text)), time.Now())
+			m := &Message{ID: id, Topic: text, Attempt: 1}
+			loop.logFailures([]*Message{m, m}, []Outcome{loop.failed(m, Classify(Permanent, errors.New(text)), time.Now()), {ID: id, State: Dead, Reason: "expired"}})
+			d.summary.Flush()
 			d.logPause(Classify(Blocked, errors.New(text)))
 		}
 		kept := func(class string) string { return Shorten(class+": "+text, MaxErrorText) }
 		want := []map[string]string{
-			{"level": "WARN", "msg": "dead letter", "bucket": "orders/3", "message_id": id, "attempt": "1", "reason": "permanent", "err": kept("permanent")},
+			{"level": "WARN", "msg": "dead letter", "sink": "orders", "bucket": "orders/3", "message_id": id, "topic": text, "attempts": "1", "reason": "permanent", "err": kept("permanent")},
+			{"level": "WARN", "msg": "repeated within a second", "what": "dead letter", "sink": "orders", "count": "1", "reasons.expired": "1", "examples": "[" + id + "]"},
 			{"level": "WARN", "msg": "sink paused, its messages stay parked", "sink": "orders", "class": "blocked", "err": kept("blocked")},
 		}
 		checkLog(t, plain.String(), want, textFields)
+		delete(want[1], "reasons.expired")
+		want[1]["reasons"] = `{"expired":1}`
+		if ids, _ := json.Marshal([]string{id}); utf8.ValidString(id) {
+			want[1]["examples"] = string(ids)
+		}
 		checkLog(t, object.String(), want, jsonFields)
 	})
 }

@@ -14,12 +14,15 @@ import (
 // Errors: Park, Cancel, Reschedule, Redrive and Discard return an error that
 // wraps ErrUnavailable when nothing was changed, and one that wraps ErrUnknown
 // when the change may or may not have been made; repeating the same call with
-// the same ID is then safe.
+// the same ID is then safe. A call has no effect after such an answer, and never
+// undoes one that was sent after it and answered.
 type Store interface {
 	// Park makes messages durable, each alone, and returns one Receipt for each
 	// in order. It makes the ID of a message whose Generated is set. A message that
-	// is refused has Receipt.Err set: ErrConflict, ErrUnavailable or ErrUnknown. The
-	// messages must have passed Limits.Check; the store keeps no reference to them.
+	// is refused has Receipt.Err set: ErrConflict, ErrCancelled, ErrUnavailable or
+	// ErrUnknown; after that answer, it can't come to be stored by this call any more
+	// unless it is stored already. So Park may return some seconds after ctx has ended.
+	// Messages of one key are stored in the order of the call. The messages must have passed Limits.Check; the store keeps no reference to them.
 	Park(ctx context.Context, messages ...*Message) []Receipt
 
 	// Get returns the message and its state. ErrNotFound: neither stored nor
@@ -89,6 +92,10 @@ type Batch struct {
 	Messages []*Message
 	// Now is the store's clock when it looked.
 	Now time.Time
+	// Local is when that was by the clock of this process, as well as the store
+	// knows, and not later: what is measured from there must not look better than
+	// it is. Zero is unknown.
+	Local time.Time
 	// Next is when the next message is due: not after Now if more is due
 	// already, zero if nothing is parked.
 	Next time.Time
@@ -154,6 +161,9 @@ var (
 	ErrTooLate = errors.New("too late")
 	// ErrConflict: the ID is taken by a message with other content.
 	ErrConflict = errors.New("id is taken by a message with other content")
+	// ErrCancelled: the ID is that of a message that was cancelled within the
+	// deduplication window. It wraps ErrConflict.
+	ErrCancelled error = &wrapped{"a message with this id was cancelled a short time ago", ErrConflict}
 	// ErrAmbiguous: the ID is stored under two keys, or in two sinks.
 	ErrAmbiguous = errors.New("id names two messages; give the key or the sink")
 	// ErrBadCursor: the cursor of a Query was not made for it; start again.

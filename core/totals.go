@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -16,13 +17,14 @@ type Totals struct {
 	Unknown   uint64 // attempts whose outcome is unknown: possible duplicates
 	Dead      uint64
 	Expired   uint64
-	// Lateness of what the broker confirmed: medians and tails to within 7 %.
+	// Lateness of what the broker confirmed in the last five minutes (whole minutes
+	// leave, so four to five), to within 7 %; zero if it confirmed nothing.
 	LatenessP50, LatenessP99, LatenessMax time.Duration
 }
 
 type totals struct {
 	accepted, repeated, refused, delivered, retried, unknown, dead, expired atomic.Uint64
-	lateness                                                                histogram
+	lateness                                                                window
 }
 
 func (t *totals) settled(outcomes []Outcome) {
@@ -37,12 +39,59 @@ func (t *totals) settled(outcomes []Outcome) {
 }
 
 func (t *totals) read() Totals {
+	lateness := t.lateness.sum()
 	return Totals{
 		Accepted: t.accepted.Load(), Repeated: t.repeated.Load(), Refused: t.refused.Load(),
 		Delivered: t.delivered.Load(), Retried: t.retried.Load(), Unknown: t.unknown.Load(),
 		Dead: t.dead.Load(), Expired: t.expired.Load(),
-		LatenessP50: t.lateness.quantile(0.50), LatenessP99: t.lateness.quantile(0.99), LatenessMax: t.lateness.quantile(1),
+		LatenessP50: lateness.quantile(0.50), LatenessP99: lateness.quantile(0.99), LatenessMax: lateness.quantile(1),
 	}
+}
+
+// window is a histogram of the last minutes, so that figures recover when an
+// outage is over. The zero value is empty; safe for concurrent use.
+type window struct {
+	spans atomic.Pointer[[]*span] // newest first
+}
+
+// span is a part of a window; the last one grows for windowSpan.
+type span struct {
+	began time.Time
+	histogram
+}
+
+const (
+	windowSpan  = time.Minute
+	windowSpans = 5
+)
+
+func (w *window) record(d time.Duration) {
+	now, spans := time.Now(), w.spans.Load()
+	for spans == nil || now.Sub((*spans)[0].began) >= windowSpan {
+		next := []*span{{began: now}}
+		if spans != nil {
+			next = append(next, (*spans)[:min(len(*spans), windowSpans-1)]...)
+		}
+		if w.spans.CompareAndSwap(spans, &next) {
+			spans = &next
+		} else {
+			spans = w.spans.Load()
+		}
+	}
+	(*spans)[0].record(d)
+}
+
+// sum is what was recorded since the window began.
+func (w *window) sum() *histogram {
+	var sum histogram
+	if spans := w.spans.Load(); spans != nil {
+		for _, s := range *spans {
+			if time.Since(s.began) < windowSpans*windowSpan {
+				sum.add(&s.histogram)
+			}
+		}
+	}
+	return &sum
 }
 
 // histogram counts durations in microseconds, in buckets that are a sixteenth
@@ -65,6 +114,12 @@ func slot(us uint64) int {
 	return shift<<subBits + int(us>>shift)
 }
 
+func (h *histogram) add(other *histogram) {
+	for n := range h.counts {
+		h.counts[n].Add(other.counts[n].Load())
+	}
+}
+
 // quantile returns the upper edge of the bucket in which the share q ends.
 func (h *histogram) quantile(q float64) time.Duration {
 	var total uint64
@@ -74,7 +129,7 @@ func (h *histogram) quantile(q float64) time.Duration {
 	if total == 0 {
 		return 0
 	}
-	want, seen := uint64(q*float64(total-1))+1, uint64(0)
+	want, seen := uint64(math.Ceil(q*float64(total))), uint64(0)
 	for n := range h.counts {
 		if seen += h.counts[n].Load(); seen >= want {
 			return time.Duration(upperEdge(n)) * time.Microsecond

@@ -2,7 +2,6 @@ package core
 
 import (
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 )
@@ -102,9 +101,6 @@ func (l *bucketLoop) failed(m *Message, err error, now time.Time) Outcome {
 	if class == Unknown {
 		l.totals.unknown.Add(1)
 	}
-	if o.State == Dead {
-		l.log().Warn("dead letter", "bucket", l.bucket.String(), "message_id", m.ID, "attempt", m.Attempt, "reason", o.Reason, "err", Shorten(o.Error, MaxErrorText))
-	}
 	return o
 }
 
@@ -125,9 +121,15 @@ func askedFor(err error) time.Duration {
 }
 
 func (d *Dispatcher) logPause(err error) {
-	d.log().Warn("sink paused, its messages stay parked", "sink", d.Name, slog.String("class", ClassOf(err).String()), "err", Shorten(err.Error(), MaxErrorText))
+	class, log := ClassOf(err).String(), d.log().With("sink", d.Name)
+	if d.summary.First(log, "sink paused, its messages stay parked", class, "") {
+		log.Warn("sink paused, its messages stay parked", "class", class, "err", Shorten(err.Error(), MaxErrorText))
+	}
 }
 
 func (d *Dispatcher) logResume(since time.Time) {
-	d.log().Info("sink resumed", "sink", d.Name, "paused_for", time.Since(since).Round(time.Millisecond))
+	log := d.log().With("sink", d.Name)
+	if d.summary.First(log, "sink resumed", "", "") {
+		log.Info("sink resumed", "paused_for", time.Since(since).Round(time.Millisecond))
+	}
 }

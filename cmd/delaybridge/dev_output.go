@@ -72,7 +72,7 @@ func (b *devBridge) printTotals(a *app) {
 			name = sink.Name + ": "
 		}
 		fmt.Fprintf(a.stdout, "%saccepted %d, delivered %d, retried %d, dead %d\n", name, t.Accepted, t.Delivered, t.Retried, t.Dead+t.Expired)
-		if t.Delivered > 0 {
+		if t.LatenessMax > 0 { // something was delivered in the last minutes
 			fmt.Fprintf(a.stdout, "%slateness p50 %s, p99 %s, max %s\n", name, millis(t.LatenessP50), millis(t.LatenessP99), millis(t.LatenessMax))
 		}
 	}

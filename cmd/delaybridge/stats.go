@@ -46,9 +46,9 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats",
 		Short: "Count what is parked, and what the bridge has done",
 		Long: `Count what is parked for each sink, by all instances; and what the instance that
-was asked has done since it started: ACCEPTED to P99. Below it are the intakes of
-that instance, and the FACTS that sinks tell about themselves, if there are any: a
-plugin says how it is.`,
+was asked has done since it started: ACCEPTED to RETRIED; lateness (P50 and P99) is
+that of the last five minutes. Below it are the intakes of that instance, and the
+FACTS that sinks tell about themselves, if there are any: a plugin says how it is.`,
 		Example: "  delaybridge stats\n  delaybridge stats -o json",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, s *session, _ []string) error {

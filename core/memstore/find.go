@@ -32,10 +32,10 @@ func (s *Store) find(ref core.Ref, now time.Time) (found, error) {
 	if ref.Key != nil {
 		return findByKey(buckets[core.BucketOf(ref.Key, "", s.buckets)], ref, now)
 	}
-	if n, ok := core.BucketOfID(ref.ID); ok && n < s.buckets {
-		if f, ok := buckets[n].find(ref.ID, now); ok {
-			return f, nil
-		}
+	carried, generated := core.BucketOfID(ref.ID)
+	f, ok := buckets[core.BucketOf(nil, ref.ID, s.buckets)].find(ref.ID, now)
+	if ok && (generated && carried < s.buckets || f.record != nil && f.record.message.Key == nil) {
+		return f, nil
 	}
 	return findAnywhere(buckets, ref.ID, now)
 }

@@ -46,9 +46,10 @@ func (o *owner) Take(_ context.Context, limit int) (core.Batch, error) {
 	case limit < 1 || limit > core.MaxTake:
 		return core.Batch{}, fmt.Errorf("take from %s: %d messages, must be 1 to %d", o, limit, core.MaxTake)
 	}
-	now := down(time.Now())
+	local := time.Now()
+	now := down(local)
 	messages := b.take(limit, now)
-	return core.Batch{Messages: messages, Now: now, Next: b.next()}, nil
+	return core.Batch{Messages: messages, Now: now, Local: local.Add(now.Sub(local)), Next: b.next()}, nil
 }
 
 // Settle implements core.Bucket. An outcome for what is not in hand is ignored.

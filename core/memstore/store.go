@@ -95,7 +95,8 @@ func (s *Store) sink(name string) *sink {
 	return made
 }
 
-// Park implements core.Store. It never fails but for core.ErrConflict.
+// Park implements core.Store. It never fails but for core.ErrConflict and
+// core.ErrCancelled.
 func (s *Store) Park(_ context.Context, messages ...*core.Message) []core.Receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,6 +119,9 @@ func (s *Store) park(m *core.Message, now time.Time) core.Receipt {
 		return receipt
 	}
 	if old, ok := b.memories[id]; ok {
+		if old.state == core.Cancelled {
+			return core.Receipt{ID: id, Sink: m.Sink, State: old.state, Err: core.ErrCancelled}
+		}
 		return core.Receipt{ID: id, Sink: m.Sink, State: old.state, Duplicate: true, Durability: durability}
 	}
 	r := newRecord(m, id, now)

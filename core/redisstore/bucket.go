@@ -67,7 +67,7 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	}
 	now := time.UnixMicro(number(reply[0]))
 	b.clock.observe(now, sent, received)
-	batch := core.Batch{Now: now}
+	batch := core.Batch{Now: now, Local: b.clock.here(now, sent, received)}
 	if next := number(reply[1]); next != 0 {
 		batch.Next = time.UnixMilli(next)
 	}
@@ -149,105 +149,124 @@ func (b *bucket) Settle(ctx context.Context, outcomes ...core.Outcome) error {
 	return b.settle(ctx, outcomes)
 }
 
+// settlePart is how many messages that failed one call of settle.lua tells of: each is
+// several times the work of one that was delivered, and other sinks wait meanwhile.
+const settlePart = 100
+
 // settle is Settle also when this process knows of nothing in hand.
 func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
-	groups, n := b.settleGroups(outcomes)
-	args := append(make([]any, 0, 4+len(groups)), b.token, b.store.config.window(b.sink), b.takes, n)
-	c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, groups...)...)
-	b.store.run(ctx, b.store.serving, c)
-	done, err := c.Int()
-	switch {
-	case err != nil:
-		return fault("settle", err)
-	case done == 0:
-		return core.ErrOwnershipLost
+	parts := b.settleParts(outcomes)
+	for n, part := range parts {
+		more := 0
+		if n+1 < len(parts) {
+			more = 1
+		}
+		args := append(make([]any, 0, 5+len(part.args)), b.token, b.store.config.window(b.sink), b.takes, more, part.groups)
+		c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, part.args...)...)
+		b.store.run(ctx, b.store.serving, c)
+		done, err := c.Int()
+		switch {
+		case err != nil:
+			return fault("settle", err)
+		case done == 0:
+			return core.ErrOwnershipLost
+		}
 	}
 	b.hand = b.hand[:0]
 	return nil
 }
 
-// settleGroups sorts outcomes into the groups that settle.lua takes. Of a batch
-// that went well, all of a priority is one group.
-func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) {
-	g := settleArgs{args: make([]any, 0, len(outcomes)+8), countAt: -1}
-	var inHand, delivered [core.MaxPriority + 1]int
+// settleParts sorts outcomes into the groups that settle.lua takes, in one part or
+// more. Of a batch that went well, all of a priority is one group.
+func (b *bucket) settleParts(outcomes []core.Outcome) []settleArgs {
+	var lots [core.MaxPriority + 1]settleLot
 	for _, h := range b.hand {
-		inHand[h.priority]++
-	}
-	hands, find := make([]held, len(outcomes)), b.finder()
-	for n, o := range outcomes {
-		h, ok := find(n, o.ID)
-		if hands[n] = h; ok && o.State == core.Delivered {
-			delivered[h.priority]++
-		}
+		lots[h.priority].inHand++
 	}
 	var remember []any
-	for p, held := range inHand {
-		if held > 0 {
-			remember = b.settlePriority(&g, p, delivered[p] == held, outcomes, hands, remember)
-		}
-	}
-	if len(remember) > 0 && b.store.config.window(b.sink) > 0 {
-		g.add("m", 0, remember...)
-		g.args[g.countAt] = len(remember)
-	}
-	return g.args, g.groups
-}
-
-// settlePriority adds the outcomes of one priority, in their order, so that all
-// of a priority is one group in whatever order the outcomes of several came.
-// It appends to remember the ids that are not to be parked again for a while.
-func (b *bucket) settlePriority(g *settleArgs, p int, all bool, outcomes []core.Outcome, hands []held, remember []any) []any {
+	find := b.finder()
 	for n, o := range outcomes {
-		h := hands[n]
-		switch {
-		case h.id == "" || h.priority != p: // not in hand, or not here
+		h, ok := find(n, o.ID)
+		if !ok {
 			continue
-		case o.State != core.Delivered:
-			g.fail(o, h)
-			continue
-		case all:
-			g.add("a", p, h.id)
-		default:
-			g.add("d", p, h.member)
 		}
-		if !h.generated {
+		lots[h.priority].add(o, h)
+		if o.State == core.Delivered && !h.generated {
 			remember = append(remember, h.id)
 		}
 	}
-	return remember
-}
-
-// settleArgs collects the arguments of settle.lua.
-type settleArgs struct {
-	args     []any
-	groups   int
-	how      string
-	priority int
-	countAt  int // where the count of the open group stands
-}
-
-// add puts an item into a group with its neighbours of the same kind.
-func (g *settleArgs) add(how string, priority int, item ...any) {
-	if g.countAt < 0 || how != g.how || priority != g.priority {
-		g.args = append(g.args, how, priority, 0)
-		g.how, g.priority, g.countAt = how, priority, len(g.args)-1
-		g.groups++
+	part := settleArgs{args: make([]any, 0, len(outcomes)+8)}
+	part.add("m", 0, 1, remember)
+	for p := range lots {
+		part.addDelivered(p, &lots[p])
 	}
-	g.args[g.countAt] = g.args[g.countAt].(int) + 1
-	g.args = append(g.args, item...)
+	parts, room := []settleArgs{part}, settlePart
+	for p := range lots {
+		parts, room = addFailed(parts, room, "b", p, 3, lots[p].back)
+		parts, room = addFailed(parts, room, "x", p, 2, lots[p].dead)
+	}
+	return parts
 }
 
-func (g *settleArgs) fail(o core.Outcome, h held) {
+// settleLot is what became of the messages of one priority: what settle.lua is to
+// be told, in the order of the outcomes.
+type settleLot struct {
+	inHand         int
+	ids, delivered []any // delivered: members
+	back, dead     []any
+}
+
+func (l *settleLot) add(o core.Outcome, h held) {
+	if o.State == core.Delivered {
+		l.ids, l.delivered = append(l.ids, h.id), append(l.delivered, h.member)
+		return
+	}
 	if o.State == core.Expired {
 		o.Reason = reasonExpired
 	}
 	failed := failure{o.Attempts, h.deliverAt, o.Reason, o.Error}.String()
 	if o.State == core.Retrying {
-		g.add("b", h.priority, h.member, ceilMillis(o.After), failed)
+		l.back = append(l.back, h.member, ceilMillis(o.After), failed)
 		return
 	}
-	g.add("x", h.priority, h.member, failed)
+	l.dead = append(l.dead, h.member, failed)
+}
+
+// settleArgs collects the groups of one call of settle.lua.
+type settleArgs struct {
+	args   []any
+	groups int
+}
+
+// add appends a group, unless it is empty. Each item is width arguments.
+func (g *settleArgs) add(how string, priority, width int, items []any) {
+	if len(items) == 0 {
+		return
+	}
+	g.args = append(append(g.args, how, priority, len(items)/width), items...)
+	g.groups++
+}
+
+func (g *settleArgs) addDelivered(priority int, l *settleLot) {
+	if len(l.delivered) == l.inHand {
+		g.add("a", priority, 1, l.ids)
+	} else {
+		g.add("d", priority, 1, l.delivered)
+	}
+}
+
+// addFailed appends a group of messages that failed, in as many parts as it takes if
+// the last one has room left. It returns the parts, and the room in the last.
+func addFailed(parts []settleArgs, room int, how string, priority, width int, items []any) ([]settleArgs, int) {
+	for len(items) > 0 {
+		if room == 0 {
+			parts, room = append(parts, settleArgs{}), settlePart
+		}
+		n := min(room, len(items)/width)
+		parts[len(parts)-1].add(how, priority, width, items[:n*width])
+		items, room = items[n*width:], room-n
+	}
+	return parts, room
 }
 
 // finder finds each message in hand once. Outcomes mostly come in the order of
@@ -311,6 +330,20 @@ func (c *clockOffset) observe(redis, sent, received time.Time) {
 	}
 	middle := sent.Add(travel)
 	*c = clockOffset{offset: redis.Sub(middle), travel: travel, local: middle, known: true}
+}
+
+// here is when, by our own clock, Redis's clock was at now: between sent and
+// received, and as early as the quickest exchange of late allows. So lateness that
+// is counted from there is too long by up to that exchange's time, and not too short.
+func (c *clockOffset) here(now, sent, received time.Time) time.Time {
+	at := c.local.Add(now.Sub(c.local.Add(c.offset)) - c.travel)
+	switch {
+	case at.Before(sent):
+		return sent
+	case at.After(received): // a clock was set
+		return received
+	}
+	return at
 }
 
 // leastWait keeps a wait that was just too short from becoming a busy loop.

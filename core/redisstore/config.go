@@ -41,7 +41,9 @@ type Config struct {
 
 	// Durability is what must hold before a message counts as accepted:
 	// "memory", "replicated", "fsync", or "auto" (default), which is the
-	// strongest that the Redis found can give.
+	// strongest that the Redis found can give without waiting for a timer:
+	// fsync with appendfsync always (to be read with CONFIG GET), else
+	// replicated if Replicas are connected, else memory.
 	Durability string
 	// Replicas is how many replicas must have a message at level replicated; 1.
 	Replicas int

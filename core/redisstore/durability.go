@@ -55,10 +55,11 @@ func (d durability) broken(f facts) error {
 	return nil
 }
 
-// strongest is the best level that a Redis with these facts can give.
+// strongest is the best level of a Redis with these facts that waits for no timer.
+// WAITAOF does: where appendfsync is not always, up to a second for each answer.
 func strongest(f facts, replicas int) string {
 	switch {
-	case f.aof && (f.always || f.waitAOF):
+	case f.aof && f.always:
 		return DurabilityFsync
 	case f.replicas >= replicas:
 		return DurabilityReplicated
@@ -109,20 +110,25 @@ func (d durability) check(cmd *redis.Cmd) error {
 // commit runs a call, and waits until what it wrote is durable. The call has its
 // own error; the error returned is that of the waiting.
 func (s *Store) commit(ctx context.Context, c call) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.timeout+s.durable.timeout)
+	calls := []call{c}
+	ctx, cancel := commandContext(ctx, s.config.timeout+s.durable.timeout, calls)
 	defer cancel()
 	node, err := nodeOf(ctx, s.client, c.key())
 	if err != nil {
 		c.SetErr(err)
 		return nil
 	}
+	defer awaitOutcome(calls)
 	return s.commitOn(ctx, node, c)
 }
 
-// commitOn is commit for calls that all go to node.
+// commitOn is commit for calls that all go to node. It does not wait until those with
+// an unknown outcome can't take effect any more.
 func (s *Store) commitOn(ctx context.Context, node redis.UniversalClient, calls ...call) error {
 	if !s.durable.waits() {
-		s.run(ctx, s.client, calls...)
+		ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
+		defer cancel()
+		s.send(ctx, s.client, calls, func(context.Context) *redis.Cmd { return nil })
 		return nil
 	}
 	return s.durable.check(s.send(ctx, node, calls, s.durable.command))

@@ -17,7 +17,7 @@ import (
 // writes last.
 var (
 	fullReplies    = []string{"OOM", "MISCONF"}
-	refusedReplies = []string{"NOSCRIPT", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
+	refusedReplies = []string{"NOSCRIPT", "LATE", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
 		"MOVED", "ASK", "NOREPLICAS", "BUSY", "NOAUTH", "WRONGPASS", "NOPERM", "CROSSSLOT", "ERR max number of clients"}
 )
 
@@ -33,7 +33,7 @@ func fault(verb string, err error) error {
 func faultClass(err error) error {
 	text := err.Error()
 	if reply, ok := errors.AsType[redis.Error](err); ok {
-		text = reply.Error()
+		text = scriptCode(reply.Error())
 	}
 	switch {
 	case hasPrefix(text, fullReplies):
@@ -42,6 +42,19 @@ func faultClass(err error) error {
 		return core.ErrUnavailable
 	}
 	return core.ErrUnknown
+}
+
+// scriptCode is the code inside of the error reply of a script that Redis 6.2
+// refused a command, as "OOM", else the reply itself, which begins with its code.
+// It counts only where the server puts it: what follows may be of a producer.
+func scriptCode(reply string) string {
+	var function, code string
+	var line int
+	n, _ := fmt.Sscanf(reply, "ERR Error running script (call to %s @user_script:%d: @user_script: %d: -%s", &function, &line, &line, &code)
+	if n < 4 {
+		return reply
+	}
+	return code
 }
 
 func hasPrefix(text string, prefixes []string) bool {

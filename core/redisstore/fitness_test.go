@@ -3,6 +3,8 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,45 @@ func TestRefusesWhatWouldLoseMessages(t *testing.T) {
 				t.Errorf("health: %v", err)
 			}
 		})
+	}
+}
+
+// However strong WAITAOF is, it waits for the next flush by the timer.
+func TestAutoChoosesWhatNeedsNoTimer(t *testing.T) {
+	for _, test := range []struct {
+		facts facts
+		want  string
+	}{
+		{facts{aof: true, always: true, waitAOF: true}, DurabilityFsync},
+		{facts{aof: true, always: true, replicas: 1}, DurabilityFsync},
+		{facts{aof: true, lazy: true, waitAOF: true}, DurabilityMemory},
+		{facts{aof: true, lazy: true, waitAOF: true, replicas: 1}, DurabilityReplicated},
+		{facts{aof: true, waitAOF: true}, DurabilityMemory}, // CONFIG GET is refused
+		{facts{aof: true, waitAOF: true, replicas: 1}, DurabilityReplicated},
+		{facts{always: true, waitAOF: true}, DurabilityMemory},
+	} {
+		d, err := (Config{Addrs: []string{"x"}}).withDefaults().choose(test.facts)
+		if err != nil || d.level != test.want || d.waitAOF {
+			t.Errorf("%+v: %+v, %v; want %s", test.facts, d, err, test.want)
+		}
+	}
+	d, err := (Config{Durability: DurabilityFsync}).withDefaults().choose(facts{aof: true, lazy: true, waitAOF: true})
+	if err != nil || !d.waitAOF {
+		t.Errorf("fsync by name: %+v, %v; want WAITAOF", d, err)
+	}
+}
+
+// A user who may not read appendfsync gets no level that rests on it, and is told.
+func TestAutoWithoutTheRightToReadTheConfiguration(t *testing.T) {
+	server := servers.Redis(t, servers.RedisOptions{AOF: servers.AOFAlways})
+	rules := slices.DeleteFunc(documentedUser(t, "~delaybridge:*"), func(word string) bool { return word == "+config|get" })
+	makeUser(t, server, rules)
+	var log strings.Builder
+	config := asUser(Config{Addrs: []string{server.Addr()}})
+	config.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s := open(t, config)
+	if s.Durability() != DurabilityMemory || !strings.Contains(log.String(), "appendfsync") {
+		t.Errorf("durability is %s; the log says %q", s.Durability(), log.String())
 	}
 }
 
@@ -219,7 +260,15 @@ func TestReplicatedMeansThatReplicasHaveIt(t *testing.T) {
 }
 
 func TestFullRedisRefusesAndStillDrains(t *testing.T) {
-	redis := servers.Redis(t, servers.RedisOptions{})
+	refusesAndStillDrains(t, servers.Redis(t, servers.RedisOptions{}))
+}
+
+func TestFullRedis62RefusesAndStillDrains(t *testing.T) {
+	refusesAndStillDrains(t, servers.Redis(t, servers.RedisOptions{Program: servers.Redis62(t)}))
+}
+
+func refusesAndStillDrains(t *testing.T, redis *servers.RedisServer) {
+	t.Helper()
 	s := open(t, Config{Addrs: []string{redis.Addr()}, Ownership: time.Second, DedupeWindow: time.Minute})
 	const n = 2000
 	messages := make([]*core.Message, n)

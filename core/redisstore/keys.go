@@ -15,14 +15,22 @@ type keySpace struct {
 	buckets int
 }
 
+// owner returns the first key of one bucket, which tells where all of them lie.
+func (k keySpace) owner(sink string, number int) string { return k.tag(sink, number) + "owner" }
+
 // bucket returns the keys of one bucket in the order that bucket.lua names.
 func (k keySpace) bucket(sink string, number int) []string {
-	tag := fmt.Sprintf("%s:{%s:%02d}:", k.prefix, sink, number)
+	tag := k.tag(sink, number)
 	keys := append(make([]string, 0, 6+core.MaxPriority), tag+"owner", tag+"msg", tag+"attempts", tag+"dead", tag+"done")
 	for p := range core.MaxPriority + 1 {
 		keys = append(keys, tag+"due"+strconv.Itoa(p))
 	}
 	return keys
+}
+
+// tag is what the keys of one bucket begin with.
+func (k keySpace) tag(sink string, number int) string {
+	return fmt.Sprintf("%s:{%s:%02d}:", k.prefix, sink, number)
 }
 
 func (k keySpace) all(sink string) [][]string {

@@ -44,6 +44,36 @@ func TestSettleOfWhatWasRolledBack(t *testing.T) {
 	takeOne(t, b, "second")
 }
 
+// TestLateTakeTouchesNothing: a take that was given up may reach Redis when the one
+// that followed it has been settled. Nobody would know of what it takes.
+func TestLateTakeTouchesNothing(t *testing.T) {
+	s, b := bucketWith(t, "first", "second")
+	late := *b
+	takeOne(t, b, "first")
+	settle(t, b, "first")
+	takeOne(t, b, "second")
+	settle(t, b)
+	if batch, err := late.Take(t.Context(), 1); err == nil {
+		t.Errorf("late take has taken %+v", batch.Messages)
+	}
+	wantPlace(t, s, "second", core.Scheduled)
+	// Another owner counts from one.
+	if err := b.store.newServer("orders", nil).cutOff(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	takeOne(t, b, "second")
+	settle(t, b)
+	c := newCall(t.Context(), s.scripts.release, b.keys, b.token)
+	if s.run(t.Context(), s.serving, c); c.Err() != nil {
+		t.Fatal(c.Err())
+	}
+	other := &bucket{store: s, sink: "orders", keys: b.keys, token: "other"}
+	if err := s.newServer("orders", nil).cutOff(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	takeOne(t, other, "second")
+}
+
 // bucketWith owns the one bucket of a store that has messages of these ids.
 func bucketWith(t *testing.T, ids ...string) (*Store, *bucket) {
 	t.Helper()

@@ -15,9 +15,9 @@ import (
 )
 
 // A list walks the due sets of all buckets at once, ordered by due time, then
-// by sink, bucket, priority (high first) and acceptance. A page is two round
-// trips: members and due times from every bucket, then the messages, without
-// their bodies, of those that made it onto the page.
+// by sink, bucket, priority (high first) and acceptance. A page takes a few round
+// trips: a few members and due times from every bucket, more from those that may
+// have more of the page, then the messages, without their bodies, that are on it.
 
 // cursor says behind which entry the next page begins.
 type cursor struct {
@@ -99,35 +99,92 @@ func listsDead(q core.Query) bool {
 	return slices.Contains(q.States, core.Dead) || slices.Contains(q.States, core.Expired)
 }
 
+// source is the members of one bucket in a list.
+type source struct {
+	sink, bucket int
+	spots        []spot // known, in order
+	// rest is the spot behind which more may lie that is not known; nil: none.
+	rest *spot
+}
+
 // spots reads the members that the page looks at, and whether there are more.
-func (s *Store) spots(ctx context.Context, q core.Query, from *cursor) (spots []spot, more bool, err error) {
-	type source struct{ sink, bucket int }
-	var sources []source
-	var calls []call
-	for n, sink := range q.Sinks {
+func (s *Store) spots(ctx context.Context, q core.Query, from *cursor) (page []spot, more bool, err error) {
+	var sources, ask []*source
+	for n := range q.Sinks {
 		for b := range s.keys.buckets {
-			sources = append(sources, source{n, b})
-			calls = append(calls, newCall(ctx, s.scripts.page, s.keys.bucket(sink, b), pageArgs(q, from, n, b)...))
+			sources = append(sources, &source{sink: n, bucket: b})
 		}
+	}
+	wanted := q.Limit + 1
+	// Mostly the page is spread over the buckets.
+	some := 2*wanted/len(sources) + 2
+	for ask = sources; len(ask) > 0; some *= 4 {
+		if err := s.extend(ctx, q, from, ask, min(some, wanted)); err != nil {
+			return nil, false, err
+		}
+		page = merge(sources, wanted)
+		ask = nil
+		for _, one := range sources {
+			if one.rest != nil && (len(page) < wanted || one.rest.compare(page[wanted-1]) < 0) {
+				ask = append(ask, one)
+			}
+		}
+	}
+	if len(page) > q.Limit {
+		return page[:q.Limit], true, nil
+	}
+	return page, false, nil
+}
+
+// merge returns the first of all spots that are known, in order.
+func merge(sources []*source, most int) (spots []spot) {
+	for _, one := range sources {
+		spots = append(spots, one.spots...)
+	}
+	slices.SortFunc(spots, spot.compare)
+	return spots[:min(len(spots), most)]
+}
+
+// extend reads so many more members, at most, of each set of the sources.
+func (s *Store) extend(ctx context.Context, q core.Query, from *cursor, sources []*source, some int) error {
+	calls := make([]call, len(sources))
+	for n, one := range sources {
+		from := from
+		if one.rest != nil {
+			c := one.rest.cursor(0)
+			from = &c
+		}
+		calls[n] = newCall(ctx, s.scripts.page, s.keys.bucket(q.Sinks[one.sink], one.bucket), pageArgs(q, from, one, some)...)
 	}
 	s.run(ctx, s.client, calls...)
 	for n, c := range calls {
 		reply, err := c.Slice()
 		if err != nil {
-			return nil, false, fault("list", err)
+			return fault("list", err)
 		}
-		for _, set := range reply[1:] {
-			spots = appendSpots(spots, sources[n].sink, sources[n].bucket, set, q)
-		}
+		sources[n].add(reply[1:], some, q)
 	}
-	slices.SortFunc(spots, spot.compare)
-	if len(spots) > q.Limit {
-		return spots[:q.Limit], true, nil
-	}
-	return spots, false, nil
+	return nil
 }
 
-func pageArgs(q core.Query, from *cursor, sink, bucket int) []any {
+// add takes what was read behind rest: of each set so many members at most. Where a
+// set may have more, what the others have behind its last is read again.
+func (one *source) add(sets []any, some int, q core.Query) {
+	one.rest = nil
+	for _, set := range sets {
+		spots, whole := readSpots(set, one, q, some)
+		one.spots = append(one.spots, spots...)
+		if last := len(spots) - 1; !whole && (one.rest == nil || spots[last].compare(*one.rest) < 0) {
+			one.rest = &spots[last]
+		}
+	}
+	slices.SortFunc(one.spots, spot.compare)
+	if one.rest != nil {
+		one.spots = slices.DeleteFunc(one.spots, func(s spot) bool { return s.compare(*one.rest) > 0 })
+	}
+}
+
+func pageArgs(q core.Query, from *cursor, one *source, some int) []any {
 	set, low := "due", int64(0)
 	if listsDead(q) {
 		set = "dead"
@@ -135,20 +192,20 @@ func pageArgs(q core.Query, from *cursor, sink, bucket int) []any {
 	if !q.DueAfter.IsZero() {
 		low = whenMillis(core.When{At: q.DueAfter})
 	}
-	args := []any{set, q.Limit + 1, low}
+	args := []any{set, some, low}
 	if from == nil {
 		return append(args, "", 0, 0, 0)
 	}
-	side := cmp.Or(cmp.Compare(sink, from.Sink), cmp.Compare(bucket, from.Bucket))
+	side := cmp.Or(cmp.Compare(one.sink, from.Sink), cmp.Compare(one.bucket, from.Bucket))
 	return append(args, from.Due, side, from.Level, from.Seq)
 }
 
-// appendSpots reads one set of a reply of page.lua: priority, how many are in
-// hand, rank of the first, members and due times.
-func appendSpots(spots []spot, sink, bucket int, set any, q core.Query) []spot {
+// readSpots reads one set of a reply of page.lua: priority, how many are in hand,
+// rank of the first, members and due times. whole: there are no more of the query.
+func readSpots(set any, one *source, q core.Query, some int) (spots []spot, whole bool) {
 	parts, _ := set.([]any)
 	if len(parts) != 4 {
-		return spots
+		return nil, true
 	}
 	before := int64(math.MaxInt64)
 	if !q.DueBefore.IsZero() {
@@ -158,13 +215,15 @@ func appendSpots(spots []spot, sink, bucket int, set any, q core.Query) []spot {
 	for n := 0; n+1 < len(members); n += 2 {
 		member := text(members[n])
 		due := millisText(members[n+1]).UnixMilli()
-		if len(member) <= seqLen || due >= before {
-			continue
+		if due >= before {
+			return spots, true
 		}
-		spots = append(spots, spot{sink: sink, bucket: bucket, level: int(number(parts[0])), due: due,
-			seq: memberSeq(member), id: member[seqLen:], inHand: rank+int64(n/2) < number(parts[1])})
+		if len(member) > seqLen {
+			spots = append(spots, spot{sink: one.sink, bucket: one.bucket, level: int(number(parts[0])), due: due,
+				seq: memberSeq(member), id: member[seqLen:], inHand: rank+int64(n/2) < number(parts[1])})
+		}
 	}
-	return spots
+	return spots, len(members) < 2*some || len(spots) == 0
 }
 
 func memberSeq(member string) (seq int64) {
@@ -174,22 +233,18 @@ func memberSeq(member string) (seq int64) {
 	return seq
 }
 
-// peekBytes is how much of a record is read for a list: more than topic, key
-// and all headers within the default limits take.
-const peekBytes = 48 << 10
-
 // peek reads the messages at spots and keeps those that the query selects.
 func (s *Store) peek(ctx context.Context, q core.Query, spots []spot) ([]core.Entry, error) {
-	type source struct{ sink, bucket int }
-	wanted := make(map[source][]int)
+	type place struct{ sink, bucket int }
+	wanted := make(map[place][]int)
 	for n, sp := range spots {
-		at := source{sp.sink, sp.bucket}
+		at := place{sp.sink, sp.bucket}
 		wanted[at] = append(wanted[at], n)
 	}
 	var calls []call
 	var places [][]int
 	for at, ns := range wanted {
-		args := []any{peekBytes}
+		var args []any
 		for _, n := range ns {
 			args = append(args, spots[n].id)
 		}

@@ -30,17 +30,12 @@ func (v *server) beatCall(ctx context.Context, alive time.Duration) call {
 func (v *server) beaten(ctx context.Context, c call) {
 	live, err := c.StringSlice()
 	v.beating = false
-	switch {
-	case v.stopping:
+	if v.stopping {
 		v.depart(ctx)
 		return
-	case err != nil && !v.silent:
-		v.log.Warn("heartbeat failed", "err", err)
-	case err == nil && v.silent:
-		v.log.Info("heartbeat is back")
 	}
-	v.silent = err != nil
-	if !v.silent {
+	v.heard(err)
+	if err == nil {
 		v.introduce(ctx)
 		v.rebalance(ctx, live)
 	}

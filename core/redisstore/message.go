@@ -2,48 +2,74 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/core"
 )
-
-// candidates returns the buckets that may hold ref, those to look into first
-// and those to look into if that finds nothing.
-func (s *Store) candidates(ref core.Ref) (first, rest []int) {
-	if ref.Key != nil {
-		return []int{core.BucketOf(ref.Key, "", s.keys.buckets)}, nil
-	}
-	likely, ok := core.BucketOfID(ref.ID)
-	ok = ok && likely < s.keys.buckets
-	for n := range s.keys.buckets {
-		if !ok || n != likely {
-			rest = append(rest, n)
-		}
-	}
-	if !ok {
-		return rest, nil
-	}
-	return []int{likely}, rest
-}
 
 // found is a message that get.lua found.
 type found struct {
 	bucket int
 	entry  core.Entry
-	stored bool // not just remembered
+	stored bool   // not just remembered
+	seq    string // its sequence number, as it is stored
 }
 
-// locate finds the one message that ref names.
+// locate finds the one message that ref names: mostly in the bucket where ref leads,
+// else, if it has no key, in any.
 func (s *Store) locate(ctx context.Context, ref core.Ref) (found, error) {
-	first, rest := s.candidates(ref)
-	hits, err := s.lookInto(ctx, ref, first)
-	if err == nil && len(hits) == 0 && len(rest) > 0 {
-		hits, err = s.lookInto(ctx, ref, rest)
+	home := core.BucketOf(ref.Key, ref.ID, s.keys.buckets)
+	hits, err := s.lookInto(ctx, ref, []int{home})
+	if err == nil && ref.Key == nil && !s.certain(ref, hits) {
+		var others []int
+		if others, err = s.holders(ctx, ref, home); err == nil {
+			var more []found
+			more, err = s.lookInto(ctx, ref, others)
+			hits = append(hits, more...)
+		}
 	}
 	if err != nil {
 		return found{}, err
 	}
 	return choose(hits)
+}
+
+// certain tells whether what lies in the bucket of an id is what the id alone names:
+// whatever is there if the id was made by us, else a message without a key.
+func (s *Store) certain(ref core.Ref, hits []found) bool {
+	if len(hits) == 0 {
+		return false
+	}
+	carried, ok := core.BucketOfID(ref.ID)
+	return ok && carried < s.keys.buckets || hits[0].stored && hits[0].entry.Message.Key == nil
+}
+
+// holders returns the buckets but home that have stored the id, or remember it. It asks
+// with plain commands, as a script in each of many buckets takes several times as long.
+func (s *Store) holders(ctx context.Context, ref core.Ref, home int) (buckets []int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
+	defer cancel()
+	var asked []redis.Cmder
+	pipe := s.client.Pipeline()
+	for n := range s.keys.buckets {
+		tag := s.keys.tag(ref.Sink, n)
+		asked = append(asked, pipe.HGet(ctx, tag+"msg", ref.ID), pipe.ZScore(ctx, tag+"done", ref.ID))
+	}
+	pipe.Exec(ctx) // each command has its own error
+	for n, c := range asked {
+		switch bucket := n / 2; {
+		case c.Err() == nil && bucket != home && !slices.Contains(buckets, bucket):
+			buckets = append(buckets, bucket)
+		case c.Err() != nil && !errors.Is(c.Err(), redis.Nil):
+			return nil, fault("look up message", c.Err())
+		}
+	}
+	return buckets, nil
 }
 
 // choose takes what is stored before what is only remembered, and of that the
@@ -84,7 +110,11 @@ func (s *Store) lookInto(ctx context.Context, ref core.Ref, buckets []int) ([]fo
 		if len(reply) != 4 {
 			continue
 		}
-		hit := found{bucket: buckets[n], stored: text(reply[3]) != ""}
+		record := text(reply[3])
+		hit := found{bucket: buckets[n], stored: record != ""}
+		if len(record) > seqLen {
+			hit.seq = record[len(record)-1-seqLen : len(record)-1]
+		}
 		if hit.entry, err = readEntry(ref, reply); err != nil {
 			return nil, err
 		}
@@ -145,14 +175,34 @@ func (s *Store) Discard(ctx context.Context, ref core.Ref) (core.Receipt, error)
 	return s.change(ctx, ref, s.scripts.discard, core.Dead)
 }
 
-// change finds the message and runs a script on it. after is the state that
-// success means; empty is that of a waiting message.
+// errMoved tells that a message is not as the caller has seen it any more.
+var errMoved = errors.New("message was moved")
+
+// moves is how often a change is tried that meets a message on the move.
+const moves = 10
+
+// change finds the message and runs a script on it, again if it was moved between the
+// two. after is the state that success means; empty is that of a waiting message.
 func (s *Store) change(ctx context.Context, ref core.Ref, script *script, after core.State, args ...any) (core.Receipt, error) {
+	for range moves {
+		if err := unlessDone(ctx, "change message"); err != nil {
+			return core.Receipt{}, err
+		}
+		if r, err := s.changeOnce(ctx, ref, script, after, args...); err != errMoved {
+			return r, err
+		}
+	}
+	return core.Receipt{}, fmt.Errorf("change message: %w: it was changed by others %d times meanwhile", core.ErrUnavailable, moves)
+}
+
+// changeOnce returns errMoved, and has done nothing, if another call or a retry has
+// moved the message since it was found: a call that is late must not undo that.
+func (s *Store) changeOnce(ctx context.Context, ref core.Ref, script *script, after core.State, args ...any) (core.Receipt, error) {
 	hit, err := s.locate(ctx, ref)
 	if err != nil {
 		return core.Receipt{}, err
 	}
-	all := append([]any{ref.ID, s.config.window(ref.Sink), s.keys.wakeChannel(s.config.Instance, ref.Sink), hit.bucket}, args...)
+	all := append([]any{ref.ID, s.config.window(ref.Sink), hit.seq, s.keys.wakeChannel(s.config.Instance, ref.Sink), hit.bucket}, args...)
 	keys := s.keys.bucket(ref.Sink, hit.bucket)
 	c := newCall(ctx, script, keys, all...)
 	waited := s.commit(ctx, c)
@@ -170,6 +220,8 @@ func (s *Store) readChange(c call, ref core.Ref, bucket int, after core.State) (
 		return core.Receipt{}, fault("change message", err)
 	case len(reply) == 0:
 		return core.Receipt{}, core.ErrNotFound
+	case len(reply) == 1 && text(reply[0]) == "moved":
+		return core.Receipt{}, errMoved
 	case len(reply) == 1:
 		return core.Receipt{}, core.Invalidf("deliver_at", "is not before the message expires")
 	case len(reply) < 4:

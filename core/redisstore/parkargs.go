@@ -23,7 +23,7 @@ func (s *Store) parkArgs(g *parkGroup) []any {
 	if s.durable.waits() {
 		flags = flagTouch
 	}
-	if slices.ContainsFunc(g.load, func(p *parking) bool { return len(p.payload) > largeRecord }) {
+	if slices.ContainsFunc(g.load, func(p *pending) bool { return len(p.payload) > largeRecord }) {
 		flags += flagLarge
 	}
 	args := make([]any, 0, 16+4*len(g.load))
@@ -46,7 +46,7 @@ func (s *Store) parkArgs(g *parkGroup) []any {
 
 // readyRun appends messages as they are to be stored, if nobody else has parked
 // in the bucket meanwhile. Pointers spare an allocation for each argument.
-func (s *Store) readyRun(args []any, g *parkGroup, load []*parking) []any {
+func (s *Store) readyRun(args []any, g *parkGroup, load []*pending) []any {
 	seq := s.numbers.reserve(g.sink, g.bucket, len(load))
 	args = append(args, seq)
 	for n, p := range load {
@@ -61,7 +61,7 @@ func (s *Store) readyRun(args []any, g *parkGroup, load []*parking) []any {
 	return args
 }
 
-func otherRun(args []any, load []*parking, kind parkKind) []any {
+func otherRun(args []any, load []*pending, kind parkKind) []any {
 	for _, p := range load {
 		args = append(args, &p.id, &p.due, p.payload)
 		if kind.kind&kindExpires != 0 {

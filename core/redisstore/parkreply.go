@@ -11,7 +11,7 @@ import (
 var errReply = errors.New("unexpected reply of a script")
 
 // readParked turns the reply of one call of park.lua into receipts.
-func (s *Store) readParked(g *parkGroup, waited error) {
+func (s *Store) readParked(g *parkGroup) {
 	reply, err := g.call.Slice()
 	if err == nil && (len(reply) < 4 || len(reply)%2 != 0) {
 		err = errReply
@@ -26,7 +26,7 @@ func (s *Store) readParked(g *parkGroup, waited error) {
 	if number(reply[0]) == 1 {
 		s.owned.wake(g.sink, g.bucket)
 	}
-	from, least := number(reply[1]), number(reply[2])
+	from, least := (number(reply[1])+999)/1000, number(reply[2])
 	s.numbers.learn(g.sink, g.bucket, number(reply[3]))
 	for _, p := range g.load {
 		due := p.due
@@ -40,9 +40,9 @@ func (s *Store) readParked(g *parkGroup, waited error) {
 			readTaken(reply[n+1], g.load[at].receipt)
 		}
 	}
-	if waited != nil {
+	if g.waited != nil {
 		for _, p := range g.load {
-			p.receipt.Err = cmp.Or(p.receipt.Err, waited)
+			p.receipt.Err = cmp.Or(p.receipt.Err, g.waited)
 		}
 	}
 }
@@ -56,7 +56,12 @@ func readTaken(reply any, r *core.Receipt) {
 		return
 	}
 	place, f := text(parts[0]), parseFailure(text(parts[2]), millis(parts[1]))
-	r.Duplicate, r.State, r.Attempt = true, f.state(place), f.attempts
+	r.State, r.Attempt = f.state(place), f.attempts
+	if r.State == core.Cancelled {
+		r.Durability, r.Err = "", core.ErrCancelled
+		return
+	}
+	r.Duplicate = true
 	if !settledPlace(place) {
 		r.DeliverAt = f.deliverAt
 	}

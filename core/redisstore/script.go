@@ -11,9 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The sources. A script is a chain of them: bucket.lua names the keys of the
-// bucket and reads the clock, wake.lua and find.lua add functions.
+// The sources. A script is a chain of them: clock.lua reads the clock, bucket.lua
+// names the keys of the bucket, deadline.lua ends what comes too late, and others
+// add functions.
 var (
+	//go:embed lua/clock.lua
+	luaClock string
+	//go:embed lua/deadline.lua
+	luaDeadline string
+	//go:embed lua/remember.lua
+	luaRemember string
 	//go:embed lua/bucket.lua
 	luaBucket string
 	//go:embed lua/wake.lua
@@ -57,6 +64,16 @@ var (
 // script is one Lua script and the name that Redis knows it by.
 type script struct {
 	source, sha string
+	// changes: its last two arguments say for how long a call of it holds, see
+	// deadline.lua.
+	changes bool
+}
+
+// newChange makes a script that changes something.
+func newChange(parts ...string) *script {
+	s := newScript(append([]string{luaClock, luaDeadline}, parts...)...)
+	s.changes = true
+	return s
 }
 
 func newScript(parts ...string) *script {
@@ -72,21 +89,21 @@ type scripts struct {
 
 func newScripts() *scripts {
 	return &scripts{
-		park:       newScript(luaBucket, luaWake, luaNumber, luaFind, luaPark),
-		take:       newScript(luaBucket, luaTake),
-		settle:     newScript(luaBucket, luaNumber, luaSettle),
-		own:        newScript(luaBucket, luaOwn),
-		renew:      newScript(luaBucket, luaRenew),
-		release:    newScript(luaBucket, luaRelease),
-		get:        newScript(luaBucket, luaFind, luaGet),
-		cancel:     newScript(luaBucket, luaFind, luaCancel),
-		reschedule: newScript(luaBucket, luaWake, luaNumber, luaFind, luaReschedule),
-		redrive:    newScript(luaBucket, luaWake, luaNumber, luaFind, luaRedrive),
-		discard:    newScript(luaBucket, luaFind, luaDiscard),
-		page:       newScript(luaBucket, luaPage),
-		peek:       newScript(luaBucket, luaPeek),
-		count:      newScript(luaBucket, luaCount),
-		beat:       newScript(luaBeat),
+		park:       newChange(luaBucket, luaWake, luaNumber, luaFind, luaPark),
+		take:       newChange(luaBucket, luaRemember, luaTake),
+		settle:     newChange(luaBucket, luaNumber, luaRemember, luaSettle),
+		own:        newChange(luaBucket, luaOwn),
+		renew:      newChange(luaBucket, luaRenew),
+		release:    newChange(luaBucket, luaRelease),
+		cancel:     newChange(luaBucket, luaFind, luaRemember, luaCancel),
+		reschedule: newChange(luaBucket, luaWake, luaNumber, luaFind, luaReschedule),
+		redrive:    newChange(luaBucket, luaWake, luaNumber, luaFind, luaRedrive),
+		discard:    newChange(luaBucket, luaFind, luaRemember, luaDiscard),
+		beat:       newChange(luaBeat),
+		get:        newScript(luaClock, luaBucket, luaFind, luaGet),
+		page:       newScript(luaClock, luaBucket, luaPage),
+		peek:       newScript(luaClock, luaBucket, luaPeek),
+		count:      newScript(luaClock, luaBucket, luaCount),
 	}
 }
 
@@ -117,79 +134,4 @@ func (s *scripts) load(ctx context.Context, client redis.UniversalClient) error 
 		return fmt.Errorf("load scripts: %w", err)
 	}
 	return nil
-}
-
-// call is one script call that is sent once: a reply that was lost must not
-// make the client library run the script again behind our back.
-type call struct {
-	*redis.Cmd
-}
-
-// NoRetry is asked by the client library.
-func (call) NoRetry() bool { return true }
-
-// key is the first, which says where in a cluster the call goes.
-func (c call) key() string {
-	key, _ := c.Args()[3].(string)
-	return key
-}
-
-func newCall(ctx context.Context, s *script, keys []string, args ...any) call {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, "evalsha", s.sha, len(keys))
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
-	return call{cmd}
-}
-
-// loadTries is how often a call is sent again after its script was missing. A
-// failover between the two may make it miss twice.
-const loadTries = 3
-
-// run sends calls in one pipeline on client and returns when each has its
-// result, after the timeout of a command at the latest. It loads scripts that are
-// missing and sends only those calls again.
-func (s *Store) run(ctx context.Context, client redis.UniversalClient, calls ...call) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
-	defer cancel()
-	s.send(ctx, client, calls, func(context.Context) *redis.Cmd { return nil })
-}
-
-// send is run with the command that last makes, if any, behind the calls in the
-// same pipeline. It returns the one that was sent last.
-func (s *Store) send(ctx context.Context, client redis.UniversalClient, calls []call, last func(context.Context) *redis.Cmd) *redis.Cmd {
-	for try := 1; ; try++ {
-		pipe := client.Pipeline()
-		for _, c := range calls {
-			pipe.Process(ctx, c)
-		}
-		behind := last(ctx)
-		if behind != nil {
-			pipe.Process(ctx, call{behind})
-		}
-		pipe.Exec(ctx) // each call has its own error
-		if calls = missing(calls); len(calls) == 0 || try == loadTries {
-			return behind
-		}
-		err := s.scripts.load(ctx, client)
-		for _, c := range calls {
-			c.SetErr(err) // nil for the next try
-		}
-		if err != nil {
-			return behind
-		}
-	}
-}
-
-func missing(calls []call) []call {
-	var out []call
-	for _, c := range calls {
-		if err := c.Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			out = append(out, c)
-		}
-	}
-	return out
 }

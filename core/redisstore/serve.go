@@ -28,7 +28,7 @@ type server struct {
 	again    bool         // and another one is to follow
 	known    bool         // a heartbeat has got through
 	stopping bool
-	silent   bool // Redis did not answer the last heartbeat, and that was logged
+	silent   bool // Redis did not answer the last heartbeat
 	lost     int  // ownerships since the last turn
 	log      *slog.Logger
 
@@ -48,7 +48,9 @@ func (s *Store) newServer(sink string, work func(context.Context, core.Bucket) e
 
 // Serve implements core.Store.
 func (s *Store) Serve(ctx context.Context, sink string, work func(context.Context, core.Bucket) error) error {
-	return s.newServer(sink, work).run(ctx)
+	v := s.newServer(sink, work)
+	defer v.stopped()
+	return v.run(ctx)
 }
 
 func (v *server) run(ctx context.Context) error {
@@ -113,9 +115,8 @@ func (v *server) runBeside(ctx context.Context, calls []call, done func(n int)) 
 
 // turn prolongs what is owned, and sees who else is there.
 func (v *server) turn(ctx context.Context) {
-	if v.lost > 0 {
-		v.log.Warn("ownership of buckets was lost, as it was not renewed in time; what was being delivered is delivered again", "buckets", v.lost)
-		v.lost = 0
+	for ; v.lost > 0; v.lost-- {
+		v.warn("ownership of buckets was lost, as it was not renewed in time; what was being delivered is delivered again", v.sink)
 	}
 	v.renew(ctx)
 	v.beat(ctx)

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,9 +31,13 @@ type Store struct {
 	durable durability
 	watch   watch
 	parker  parker
+	clocks  serverClocks
 	owned   ownedBuckets
 	ids     *core.IDs
 	numbers numbers
+	summary core.LogSummary
+
+	silentSinks atomic.Int64 // those whose last heartbeat failed
 }
 
 var (
@@ -51,7 +56,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	config = config.withDefaults()
 	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
-	s.parker.store, s.parker.most, s.watch.every = s, maxWaitingBytes, watchEvery
+	s.parker.store, s.parker.most, s.watch.every = s, maxQueueBytes, watchEvery
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -68,6 +73,10 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	s.watch.saw(nil)
+	if s.config.Durability == DurabilityAuto && facts.aof && !facts.always && !facts.lazy {
+		s.config.Log.Warn("appendfsync can't be read, as CONFIG GET is refused, so durability auto does not choose fsync: " +
+			"allow config|get to the user of Redis, or name the level")
+	}
 	if s.durable, err = s.config.choose(facts); err != nil {
 		return err
 	}
@@ -81,6 +90,7 @@ func (s *Store) prepare(ctx context.Context) error {
 
 // Close lets go of Redis. Every Serve must have returned.
 func (s *Store) Close() error {
+	s.summary.Flush()
 	if err := errors.Join(s.client.Close(), s.serving.Close()); err != nil {
 		return fmt.Errorf("close Redis client: %w", err)
 	}

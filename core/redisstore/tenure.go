@@ -47,7 +47,7 @@ func (v *server) acquire(ctx context.Context, numbers []int) {
 func (v *server) answered(ctx context.Context, c *claim) {
 	delete(v.claimed, c.number)
 	if epoch, err := c.Int64(); err != nil {
-		v.log.Warn("take ownership failed", "bucket", c.number, "err", err)
+		v.warnOf(c.number, "take ownership failed", err)
 	} else if epoch > 0 {
 		v.enter(c, epoch)
 	}
@@ -62,7 +62,7 @@ func (v *server) answered(ctx context.Context, c *claim) {
 func (v *server) enter(c *claim, epoch int64) {
 	alarm, err := newAlarm()
 	if err != nil {
-		v.log.Error("own bucket", "bucket", c.number, "err", err)
+		v.warnOf(c.number, "own bucket", err)
 		return
 	}
 	b := &bucket{store: v.Store, sink: v.sink, number: c.number, keys: v.keys.bucket(v.sink, c.number), token: c.token,
@@ -94,7 +94,7 @@ func (v *server) hold(ctx context.Context, t *tenure) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		v.log.Warn("work on bucket failed and is run again", "bucket", t.bucket.number, "err", err)
+		v.warnOf(t.bucket.number, "work on bucket failed and is run again", err)
 		select {
 		case <-time.After(workPause):
 		case <-ctx.Done():
@@ -158,7 +158,7 @@ func (v *server) handOver(ctx context.Context, b *bucket) {
 	c := newCall(ctx, v.scripts.release, b.keys, b.token)
 	v.Store.run(ctx, v.serving, c)
 	if err := c.Err(); err != nil {
-		v.log.Warn("hand over bucket", "bucket", b.number, "err", err)
+		v.warnOf(b.number, "hand over bucket", err)
 	}
 	v.announce(ctx)
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -36,6 +37,12 @@ func settledIsRemembered(t *suite) {
 	for name, state := range map[string]core.State{"delivered": core.Delivered, "cancelled": core.Cancelled, "dead": core.Dead} {
 		for _, m := range []*core.Message{message(name), message(name, topic("other"))} {
 			r := parkAgain(t, store, m)
+			if state == core.Cancelled {
+				if !errors.Is(r.Err, core.ErrCancelled) || r.Duplicate || r.State != state || r.ID != name || r.Sink != Sink {
+					t.Errorf("%s again: %+v, want %v", name, r, core.ErrCancelled)
+				}
+				continue
+			}
 			if r.Err != nil || !r.Duplicate || r.State != state || r.ID != name || r.Sink != Sink || !r.DeliverAt.IsZero() {
 				t.Errorf("%s again: %+v, want a duplicate that is %s", name, r, state)
 			}

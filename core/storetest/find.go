@@ -12,6 +12,7 @@ func findRules() []rule {
 	return []rule{
 		{"without the key, in all buckets", withoutKey},
 		{"an id under two keys is ambiguous", twoKeys},
+		{"an id without a key means the message without one", withoutAnyKey},
 		{"the key must be the message's", keyMustMatch},
 		{"stored before remembered", storedBeforeRemembered},
 		{"an id in the form of a generated one", lookalike},
@@ -54,6 +55,27 @@ func twoKeys(t *suite) {
 	}
 	if got := get(t, store, ref("m")); string(got.Message.Key) != k1 {
 		t.Errorf("get the one that is left: %+v", got)
+	}
+}
+
+func withoutAnyKey(t *suite) {
+	const n = 4
+	store, home := t.open(n), core.BucketOf(nil, "m", 4)
+	k := keyIn((home+1)%n, n)
+	park(t, store, message("m", later(), key(k)), message("m", later()))
+	if got := get(t, store, ref("m")); got.Message.Key != nil {
+		t.Errorf("get: the message under key %q", got.Message.Key)
+	}
+	if _, err := store.Cancel(patient(t), ref("m")); err != nil {
+		t.Fatalf("cancel: %v", err)
+	}
+	if got := get(t, store, ref("m")); string(got.Message.Key) != k || got.State != core.Scheduled {
+		t.Errorf("get the one that is left: %+v", got)
+	}
+	// One under a key of the same bucket is not what the id alone names.
+	park(t, store, message("n", later(), key(keyIn(core.BucketOf(nil, "n", n), n))), message("n", later(), key(keyIn((core.BucketOf(nil, "n", n)+1)%n, n))))
+	if _, err := store.Get(patient(t), ref("n")); !errors.Is(err, core.ErrAmbiguous) {
+		t.Errorf("get of two under keys: %v, want %v", err, core.ErrAmbiguous)
 	}
 }
 

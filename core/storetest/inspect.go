@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 func inspectRules() []rule {
 	return []rule{
 		{"list shows what waits, without bodies", listShows},
+		{"list shows headers and options of any size", listLargeHeaders},
 		{"list by state", listByState},
 		{"list by topic and due time", listFilters},
 		{"list in order over sinks and buckets", listInOrder},
@@ -97,6 +99,23 @@ func listShows(t *suite) {
 	wantContent(t, e.Message, m)
 	if got := get(t, store, ref("m")); got.BodySize != e.BodySize || len(got.Message.Body) != e.BodySize {
 		t.Errorf("get: body of %d bytes, size %d, want %d", len(got.Message.Body), got.BodySize, e.BodySize)
+	}
+}
+
+func listLargeHeaders(t *suite) {
+	store := t.open(1)
+	for n, size := range []int{0, 1, 126, 127, 128, 16_382, 16_383, 60 << 10, 200 << 10} {
+		m := message(fmt.Sprint("m", n), later(), key(strings.Repeat("k", size%1000)))
+		m.Headers = []core.Header{{Name: "none"}, {Name: "empty", Value: []byte{}}, {Name: "h", Value: bytes.Repeat([]byte("v"), size)}, {Name: "last", Value: []byte("v")}}
+		m.Options = map[string]string{"a": strings.Repeat("o", size%1000), "b": ""}
+		m.Body = make([]byte, size)
+		park(t, store, clone(m))
+		e := walk(t, store, core.Query{})[n]
+		if e.Error != "" || e.BodySize != size {
+			t.Errorf("%d bytes: error %q, body of %d", size, e.Error, e.BodySize)
+		}
+		m.Body = nil
+		wantContent(t, e.Message, m)
 	}
 }
 

@@ -48,7 +48,7 @@ func (m *model) message(s *side, msg *core.Message) string {
 
 // errorName is the error by which a caller decides.
 func errorName(err error) string {
-	for _, known := range []error{core.ErrNotFound, core.ErrTooLate, core.ErrConflict, core.ErrAmbiguous} {
+	for _, known := range []error{core.ErrNotFound, core.ErrTooLate, core.ErrCancelled, core.ErrConflict, core.ErrAmbiguous} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

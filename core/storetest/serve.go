@@ -177,11 +177,14 @@ func failedRunsAgain(t *suite) {
 	var failed atomic.Bool
 	batches := make(chan []*core.Message, 1)
 	serve(t, store, Sink, func(ctx context.Context, b core.Bucket) error {
-		if failed.CompareAndSwap(false, true) {
-			if _, err := b.Take(ctx, 1); err != nil {
+		for !failed.Load() { // it may not be due for a part of a millisecond
+			batch, err := b.Take(ctx, 1)
+			if err != nil {
 				t.Errorf("take: %v", err)
 			}
-			return errors.New("fails with a message in hand")
+			if failed.Store(err != nil || len(batch.Messages) > 0); failed.Load() {
+				return errors.New("fails with a message in hand")
+			}
 		}
 		for ctx.Err() == nil {
 			if err := drainOnce(ctx, b, batches); err != nil && ctx.Err() == nil {

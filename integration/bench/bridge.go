@@ -18,6 +18,7 @@ type nullSink struct {
 	first, last atomic.Int64 // epoch ns
 	target      int64
 	reached     chan struct{}
+	seen        func(now time.Time, batch []*core.Message) // looks at what comes, unless nil
 }
 
 // expect starts a count of n messages anew.
@@ -28,7 +29,11 @@ func (s *nullSink) expect(n int) {
 }
 
 func (s *nullSink) Deliver(_ context.Context, batch []*core.Message) error {
-	now := time.Now().UnixNano()
+	at := time.Now()
+	if s.seen != nil {
+		s.seen(at, batch)
+	}
+	now := at.UnixNano()
 	s.first.CompareAndSwap(0, now)
 	if count := s.count.Add(int64(len(batch))); count >= s.target && count-int64(len(batch)) < s.target {
 		s.last.Store(now)
@@ -42,6 +47,7 @@ func (s *nullSink) Close() error { return nil }
 // bridge is a whole bridge in this process, but for the doors.
 type bridge struct {
 	in         *core.Interceptor
+	store      *redisstore.Store
 	dispatcher *core.Dispatcher
 	sink       *nullSink
 	stop       func() error
@@ -59,7 +65,7 @@ func (b *bench) openBridge(ctx context.Context) (*bridge, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- (&core.Bridge{Store: store, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
-	return &bridge{in: core.NewInterceptor(store, core.Limits{}, d), dispatcher: d, sink: sink,
+	return &bridge{in: core.NewInterceptor(store, core.Limits{}, d), store: store, dispatcher: d, sink: sink,
 		stop: func() error { cancel(); return <-ended }}, nil
 }
 

@@ -3,8 +3,10 @@
 // possible Redis work for the same job on the same server. So the shares hold
 // where absolute rates differ from machine to machine.
 //
-//	go run ./integration/bench            everything, about five minutes
-//	go run ./integration/bench -run park  one part: park, http, burst, lateness, memory, idle, growth, brokers, plugin, intake
+//	go run ./integration/bench             everything, about a quarter of an hour
+//	go run ./integration/bench -run park   one part: park, http, burst, lateness, memory, idle, growth, brokers, plugin, intake
+//	go run ./integration/bench -run scale  many buckets, sinks and instances: scale.leases, scale.failures, scale.balance,
+//	                                       scale.sinks, scale.keyed, scale.list, scale.byid
 package main
 
 import (
@@ -12,14 +14,19 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/pprof"
 	"strings"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core/redisstore"
 )
 
 func main() {
 	servePlugin()
+	redisstore.LogClient(slog.New(slog.DiscardHandler)) // it would write between the rows
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
@@ -35,7 +42,7 @@ type part struct {
 }
 
 func parts() []part {
-	return []part{
+	return append([]part{
 		{"park", measurePark},
 		{"http", measureHTTP},
 		{"burst", measureBurst},
@@ -46,7 +53,7 @@ func parts() []part {
 		{"brokers", measureBrokers},
 		{"plugin", measurePlugin},
 		{"intake", measureIntake},
-	}
+	}, scaleParts()...)
 }
 
 // bench is what the parts share.
@@ -54,13 +61,18 @@ type bench struct {
 	redis *redisProcess
 	table *table
 	large bool // also what needs more than 2 GB of memory
+	burst int  // messages of a burst of scale.leases
+	lease time.Duration
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	only := flags.String("run", "", "parts to run, separated by commas; all if empty")
+	only := flags.String("run", "", "parts to run, separated by commas, as park,scale.list; all if empty")
 	profile := flags.String("cpuprofile", "", "write a processor profile of this process to a file")
-	large := flags.Bool("large", false, "measure growth up to 10 million messages (5 GB of memory)")
+	b := &bench{table: &table{out: out}}
+	flags.IntVar(&b.burst, "burst", 300_000, "messages of the bursts of scale.leases")
+	flags.DurationVar(&b.lease, "lease", time.Second, "lease of scale.leases, which a burst should outlast")
+	flags.BoolVar(&b.large, "large", false, "measure growth up to 10 million messages (5 GB of memory)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -75,7 +87,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	b := &bench{table: &table{out: out}, large: *large}
 	b.table.head()
 	for _, p := range parts() {
 		if *only != "" && !contains(*only, p.name) {
@@ -90,7 +101,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 func contains(list, name string) bool {
 	for one := range strings.SplitSeq(list, ",") {
-		if one == name {
+		if one == name || strings.HasPrefix(name, one+".") {
 			return true
 		}
 	}
@@ -124,5 +135,12 @@ func (t *table) row(what, measured, raw, share, aim string) {
 func (t *table) rates(what string, rate, raw float64, aim string) {
 	t.row(what, perSecond(rate), perSecond(raw), fmt.Sprintf("%.0f %%", 100*rate/raw), aim)
 }
+
+// durations prints a duration beside one that is to be compared with it.
+func (t *table) durations(what string, measured, raw time.Duration, aim string) {
+	t.row(what, millis(measured), millis(raw), times(float64(measured), float64(raw)), aim)
+}
+
+func times(measured, raw float64) string { return fmt.Sprintf("%.1f ×", measured/raw) }
 
 func perSecond(rate float64) string { return fmt.Sprintf("%.0f k/s", rate/1000) }

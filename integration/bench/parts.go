@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/delaybridge/delaybridge/core"
 )
 
 const million = 1_000_000
@@ -104,48 +102,6 @@ func burst(ctx context.Context, b *bench, n, others int) (raw, rate float64, fir
 	return raw, rate, time.Unix(0, br.sink.first.Load()).Sub(due), nil
 }
 
-// measureLateness: a thousand messages a second, with a million others parked.
-func measureLateness(ctx context.Context, b *bench) (err error) {
-	br, err := b.openBridge(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, br.stop()) }()
-	if err := br.fill(ctx, million, bodySize, in(24*time.Hour)); err != nil {
-		return err
-	}
-	totals, err := lateness(ctx, br, 30*time.Second)
-	if err != nil {
-		return err
-	}
-	b.table.row("lateness at 1,000/s for 30 s, 1 M others parked, p50", millis(totals.LatenessP50), "", "", "≤ 0.5 ms")
-	b.table.row("… p99", millis(totals.LatenessP99), "", "", "≤ 2 ms")
-	b.table.row("… max", millis(totals.LatenessMax), "", "", "")
-	return nil
-}
-
-// lateness accepts a thousand messages a second, each due three seconds later,
-// and waits for all.
-func lateness(ctx context.Context, br *bridge, span time.Duration) (core.Totals, error) {
-	const every = time.Millisecond
-	n := int(span / every)
-	shared := body(bodySize)
-	br.sink.expect(n)
-	began := time.Now()
-	for i := range n {
-		time.Sleep(time.Until(began.Add(time.Duration(i) * every)))
-		if r := br.in.Accept(ctx, message(shared, in(3*time.Second)))[0]; r.Err != nil {
-			return core.Totals{}, r.Err
-		}
-	}
-	select {
-	case <-br.sink.reached:
-	case <-ctx.Done():
-		return core.Totals{}, ctx.Err()
-	}
-	return br.dispatcher.Totals(), nil
-}
-
 // measureMemory: what a parked message costs Redis over its body.
 func measureMemory(ctx context.Context, b *bench) error {
 	for _, size := range []int{16, 200} {
@@ -234,12 +190,13 @@ func measureGrowth(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		totals, err := lateness(ctx, br, 10*time.Second)
+		var seen arrivals
+		err = lateness(ctx, br, 10*time.Second, &seen)
 		if err := errors.Join(err, br.stop()); err != nil {
 			return err
 		}
 		b.table.row(fmt.Sprintf("lateness p50 / p99, %d k others parked", others/1000),
-			millis(totals.LatenessP50)+" / "+millis(totals.LatenessP99), "", "", "within 15 % of each other")
+			millis(quantile(seen.late, 0.50))+" / "+millis(quantile(seen.late, 0.99)), "", "", "within 15 % of each other")
 	}
 	return nil
 }

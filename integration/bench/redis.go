@@ -27,12 +27,10 @@ func startRedis(ctx context.Context) (*redisProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	addr := listener.Addr().String()
-	listener.Close()
 	_, port, _ := net.SplitHostPort(addr)
 	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes",
 		"--auto-aof-rewrite-percentage", "0", "--loglevel", "warning")
@@ -47,6 +45,16 @@ func startRedis(ctx context.Context) (*redisProcess, error) {
 		}
 	}
 	return r, nil
+}
+
+// freeAddr is a port of the loopback interface that nobody listens on.
+func freeAddr() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
 }
 
 func (r *redisProcess) stop() {
@@ -65,12 +73,17 @@ func (r *redisProcess) info(ctx context.Context, section, name string) (int64, e
 	if err != nil {
 		return 0, err
 	}
+	value, err := infoField(text, name)
+	return int64(value), err
+}
+
+func infoField(text, name string) (float64, error) {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
-			return strconv.ParseInt(value, 10, 64)
+			return strconv.ParseFloat(value, 64)
 		}
 	}
-	return 0, fmt.Errorf("INFO %s has no %s", section, name)
+	return 0, fmt.Errorf("INFO has no %s", name)
 }
 
 // cpuTime is the processor time that a process has used.

@@ -52,8 +52,8 @@ func jvm(t TB, dir string) []string {
 		"-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote", "-Djava.io.tmpdir=" + dir}
 }
 
-// Fetch puts the jars of every server and version that the tests use into the
-// cache, so that later runs need no network.
+// Fetch puts the jars of every server and version that the tests use, and an old
+// Redis, into the cache, so that later runs need no network.
 func Fetch() error {
 	for server, versions := range map[string][]string{
 		"kafka": {Kafka3, Kafka4}, "rocketmq": {RocketMQ4, RocketMQ5},
@@ -64,22 +64,33 @@ func Fetch() error {
 			}
 		}
 	}
+	if _, err := fetchRedis62(); err != nil {
+		return fmt.Errorf("fetch Redis 6.2: %w", err)
+	}
 	return nil
 }
 
 // fetch names the directory after the pom's content, so that a changed pom
-// makes a new one. It appears at once and complete: it is filled elsewhere,
-// by one process at a time, and moved.
+// makes a new one.
 func fetch(server, version string) (string, error) {
 	pom, err := fs.ReadFile(poms, "poms/"+server+".xml")
 	if err != nil {
 		return "", err
 	}
+	return cached(fmt.Sprintf("%s-%s-%.4x", server, version, sha256.Sum256(pom)), func(dir string) (string, error) {
+		return filepath.Join(dir, "jars"), runMaven(dir, pom, version)
+	})
+}
+
+// cached is a directory of the cache, which appears at once and complete: it is
+// filled elsewhere, by one process at a time, and moved. fill is given a directory
+// to work in and returns the one to keep.
+func cached(name string, fill func(dir string) (string, error)) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, fmt.Sprintf("%s-%s-%.4x", server, version, sha256.Sum256(pom)))
+	dir := filepath.Join(cache, name)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
@@ -96,10 +107,11 @@ func fetch(server, version string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(fresh)
-	if err := runMaven(fresh, pom, version); err != nil {
+	filled, err := fill(fresh)
+	if err != nil {
 		return "", err
 	}
-	return dir, os.Rename(filepath.Join(fresh, "jars"), dir)
+	return dir, os.Rename(filled, dir)
 }
 
 func runMaven(dir string, pom []byte, version string) error {

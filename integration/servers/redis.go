@@ -3,6 +3,7 @@
 package servers
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os/exec"
@@ -28,6 +29,7 @@ type RedisOptions struct {
 	ReplicaOf *RedisServer // follows this one
 	Password  string       // of the user default; empty: none
 	Args      []string     // more of redis-server's arguments, which win over ours
+	Program   string       // the redis-server to start; empty: that of PATH
 }
 
 // RedisServer is one redis-server.
@@ -45,12 +47,13 @@ const redisReadyIn = 60 * time.Second
 func Redis(t TB, o RedisOptions) *RedisServer {
 	t.Helper()
 	if addrs := external("DELAYBRIDGE_TEST_REDIS"); addrs != nil {
-		if o.AOF != AOFEverySec || o.ReplicaOf != nil || o.Password != "" || o.Args != nil {
+		if o.AOF != AOFEverySec || o.ReplicaOf != nil || o.Password != "" || o.Args != nil || o.Program != "" {
 			t.Skipf("needs a redis-server of its own, and DELAYBRIDGE_TEST_REDIS is set")
 		}
 		return externalRedis(t, addrs[0])
 	}
 	s := newRedis(t, "redis", o.args()...)
+	s.process.argv[0] = cmp.Or(o.Program, s.process.argv[0])
 	s.password = o.Password
 	s.Start()
 	if o.ReplicaOf != nil {

@@ -27,7 +27,7 @@ func acceptProblem(r core.Receipt) *problem {
 	p := problemOf(r.Err)
 	p.Stored = p.outcome()
 	if p.Code == codeUnknown || p.Code == codeConflict {
-		p.ID, p.Sink = r.ID, r.Sink
+		p.ID, p.Sink, p.State = r.ID, r.Sink, r.State
 	}
 	return p
 }

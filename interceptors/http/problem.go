@@ -77,7 +77,7 @@ var codes = map[string]code{
 	codeNotFound:     {404, "No such message", "No message of this id is stored, or it was settled longer ago than the sink's dedupe window."},
 	codeMethod:       {405, "The path does not have this method", "The header Allow lists those that it has."},
 	codeTimeout:      {408, "The request took too long to arrive", "Nothing was stored or changed; send it again."},
-	codeConflict:     {409, "The id is taken by other content", "A message of this id is stored with another topic, key, body, headers, options or priority. It is unchanged. Use an id of its own for each message."},
+	codeConflict:     {409, "The id is taken by other content", "A message of this id is stored with another topic, key, body, headers, options or priority, and is unchanged; or, if \"state\" is cancelled, it was cancelled within the sink's dedupe window. Nothing was stored. Use an id of its own for each message."},
 	codeTooLate:      {409, "Too late", "The message is not in a state in which this can be done: \"state\" says in which it is. Nothing was changed."},
 	codeAmbiguous:    {409, "The id names two messages", "The id is in use in two sinks or with two keys. Nothing was changed; give ?sink=, and ?key= or ?key_base64=."},
 	codeTooLarge:     {413, "Too large", "The body, or the request around it, is larger than the limit. Nothing was stored."},

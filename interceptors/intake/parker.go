@@ -171,6 +171,10 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 		} else {
 			p.totals.parked.Add(1)
 		}
+	case errors.Is(err, core.ErrCancelled): // a record that is read again
+		item.Done = true
+		p.totals.duplicates.Add(1)
+		p.log().Info("record was passed over, as its message was parked and cancelled before", "intake", p.Name, "message_id", receipt.ID)
 	case isRefusal(err):
 		item.Err = err
 	default:

@@ -1,4 +1,4 @@
--- Stands before every script of a bucket: names its keys and reads the clock.
+-- Stands before every script of a bucket, behind the clock: names its keys.
 -- All keys of a bucket share the hash tag {sink:nn}, so they lie in one slot.
 --
 --   KEYS[1]    owner     hash  token, epoch, until (ms), wake (channel): the ownership
@@ -18,9 +18,6 @@
 -- each due set; nothing may be added before those, see 'hand' in park.lua.
 local owner, msg, attempts, dead, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local function due(p) return KEYS[6 + p] end
-local clock = redis.call('TIME')
-local micros = clock[1] * 1000000 + clock[2]
-local now = math.floor(micros / 1000)
 
 -- A Redis whose memory is full refuses the first write of a script if it may
 -- need memory, but none after. Scripts that must run also then, so that a full

@@ -1,13 +1,13 @@
 -- Withdraws a waiting message.
---   ARGV[1] id  ARGV[2] dedupe window, ms  (ARGV[3] and ARGV[4] are not used)
--- Reply: {} if there is none; else {1 done or 0 too late, state before, due, failure}.
+--   ARGV[1] id  ARGV[2] dedupe window, ms  ARGV[3] sequence number that the caller has seen
+--   (ARGV[4] and ARGV[5] are not used)
+-- Reply: {} if there is none; {'moved'} if it has another sequence number; else {1 done or 0 too late, state before, due, failure}.
 local m = find(ARGV[1], tonumber(ARGV[2]))
 if not m then return {} end
+if moved(m, ARGV[3]) then return {'moved'} end
 if m.state ~= 'waiting' then return {0, m.state, m.due, m.failure} end
 redis.call('ZREM', due(m.p), m.member)
 redis.call('HDEL', msg, ARGV[1])
 redis.call('HDEL', attempts, ARGV[1])
-if not generated(m.record) and tonumber(ARGV[2]) > 0 then
-  redis.call('ZADD', done, now * 4 + 2, ARGV[1])
-end
+if not generated(m.record) then remember({ARGV[1]}, 2, tonumber(ARGV[2])) end
 return {1, m.state, m.due, m.failure}

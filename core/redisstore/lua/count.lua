@@ -1,7 +1,8 @@
 -- Counts what is in the bucket. No arguments.
 -- Reply: {waiting, of these due, dead, 1 if owned, ms of the next due or 0}
+local o = redis.call('HMGET', owner, 'until', 'prio')
 local waiting, past, next = 0, 0, 0
-for p = 0, 9 do
+for p = 0, tonumber(o[2] or 0) do
   local n = redis.call('ZCARD', due(p))
   if n > 0 then
     waiting = waiting + n
@@ -10,5 +11,4 @@ for p = 0, 9 do
     if next == 0 or tonumber(e[2]) < next then next = tonumber(e[2]) end
   end
 end
-local till = tonumber(redis.call('HGET', owner, 'until') or 0)
-return {waiting, past, redis.call('ZCARD', dead), till >= now and 1 or 0, next}
+return {waiting, past, redis.call('ZCARD', dead), tonumber(o[1] or 0) >= now and 1 or 0, next}

@@ -1,13 +1,13 @@
 -- Removes a dead letter for good.
---   ARGV[1] id  ARGV[2] dedupe window, ms  (ARGV[3] and ARGV[4] are not used)
+--   ARGV[1] id  ARGV[2] dedupe window, ms  ARGV[3] sequence number that the caller has seen
+--   (ARGV[4] and ARGV[5] are not used)
 -- Reply: as cancel.lua.
 local m = find(ARGV[1], tonumber(ARGV[2]))
 if not m then return {} end
+if moved(m, ARGV[3]) then return {'moved'} end
 if m.state ~= 'dead' then return {0, m.state, m.due, m.failure} end
 redis.call('ZREM', dead, m.member)
 redis.call('HDEL', msg, ARGV[1])
 redis.call('HDEL', attempts, ARGV[1])
-if not generated(m.record) and tonumber(ARGV[2]) > 0 then
-  redis.call('ZADD', done, now * 4 + 3, ARGV[1])
-end
+if not generated(m.record) then remember({ARGV[1]}, 3, tonumber(ARGV[2])) end
 return {1, m.state, m.due, m.failure}

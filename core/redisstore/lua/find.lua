@@ -29,6 +29,10 @@ local function find(id, window)
   return m
 end
 
+-- moved tells whether a stored message was moved since the caller has seen it, with
+-- the sequence number seen: by another call, which this one must not undo, or a retry.
+local function moved(m, seen) return m.record and m.member:sub(1, 5) ~= seen end
+
 -- Bits of a record's last byte.
 local function expires(record) return record:byte(-1) % 2 == 1 end
 local function generated(record) return math.floor(record:byte(-1) / 2) % 2 == 1 end

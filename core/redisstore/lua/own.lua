@@ -6,6 +6,7 @@ local o = redis.call('HMGET', owner, 'token', 'until', 'hand', 'prio')
 local till = tonumber(o[2] or 0)
 if o[1] and o[1] ~= '' and o[1] ~= ARGV[1] and till >= now then return now - till - 1 end
 allow_full()
+if o[1] ~= ARGV[1] then redis.call('HDEL', owner, 'took') end -- takes are numbered anew
 if o[3] then
   for p = 0, tonumber(o[4] or 0) do
     local n = tonumber(redis.call('HGET', owner, 'h' .. p) or 0)

@@ -5,7 +5,7 @@
 --   ARGV[5] 1 if it ended in a bucket before this one, 0 in this one, -1 in one behind
 --   ARGV[6] where in this bucket: the priority  ARGV[7] and the number of acceptance
 -- So that what has that very due time is neither repeated nor left out.
--- Reply: now in ms, then for each set from priority 9 to 0 (dead: one set)
+-- Reply: now in ms, then for each set that has some, from priority 9 to 0 (dead: one set)
 --   {priority, how many of the set are in hand, rank of the first, {member, due, ...}}
 local limit = tonumber(ARGV[2])
 
@@ -28,7 +28,7 @@ local function behind(key, at, seq)
 end
 
 local function start(key, p)
-  local from = redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[3])
+  local from = ARGV[3] == '0' and 0 or redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[3])
   if ARGV[4] == '' then return from end
   local at, side, level = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
   if side == 0 then side = level - p end
@@ -45,16 +45,15 @@ end
 
 local reply = {now}
 local function add(key, p, taken)
-  if redis.call('EXISTS', key) == 0 then return end
   local from = start(key, p)
-  reply[#reply + 1] = {p, taken, from, redis.call('ZRANGE', key, from, from + limit - 1, 'WITHSCORES')}
+  local members = redis.call('ZRANGE', key, from, from + limit - 1, 'WITHSCORES')
+  if #members > 0 then reply[#reply + 1] = {p, taken, from, members} end
 end
 
 if ARGV[1] == 'dead' then
   add(dead, 0, 0)
 else
-  for p = tonumber(redis.call('HGET', owner, 'prio') or 0), 0, -1 do
-    add(due(p), p, tonumber(redis.call('HGET', owner, 'h' .. p) or 0))
-  end
+  local o = redis.call('HMGET', owner, 'prio', 'h0', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'h7', 'h8', 'h9')
+  for p = tonumber(o[1] or 0), 0, -1 do add(due(p), p, tonumber(o[p + 2] or 0)) end
 end
 return reply

@@ -9,10 +9,11 @@
 --       for each message id, record; then for each message due, member
 --     else: for each message id, due, payload; with expiry also that
 --   Times are ms of the epoch if >= 0, and -1-ms from now if < 0.
---   A generated id is not looked for: it is there by no chance worth a look-up.
+--   A generated id is not looked for: nobody else makes it, and whoever was told it can
+--   repeat it only when this call has run or holds no more, see deadline.lua.
 --   So its message can come ready to be stored, which halves the work here. If
 --   another has parked meanwhile, the guess is wrong and the numbers are put right.
--- Reply: {1 if the caller is to wake its own loop, else 0; ms that delays count from;
+-- Reply: {1 if the caller is to wake its own loop, else 0; now in us;
 --   ms that a due time is at least; the last number given; then for each message that was
 --   not parked: its position from 0, and {state, due, failure} of the same message, or {}
 --   for a conflict}
@@ -41,18 +42,22 @@ local function resolve(arg)
   return text
 end
 
-local records, r, reply, fresh, same = {}, 0, {0, up, least, 0}, {}, {}
+local records, r, reply, fresh, same = {}, 0, {0, micros, least, 0}, {}, {}
 
 -- standing tells of one run which ids are taken: id -> record, or true if it
--- was settled not long ago.
+-- was settled within the window. What was settled after this call was sent is the
+-- same message, which another copy of the call has brought here: then the call is late.
+local overtaken = false
 local function standing(first, last, width)
   local ids, taken = {}, {}
   for i = first, last, width do ids[#ids + 1] = argv[i] end
   local stored = call('HMGET', msg, unpack(ids))
-  local marks = window > 0 and call('EXISTS', done) == 1 and call('ZMSCORE', done, unpack(ids)) or {}
+  local marks = call('EXISTS', done) == 1 and call('ZMSCORE', done, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     local mark = tonumber(marks[i] or -1)
-    taken[id] = stored[i] or fresh[id] or mark >= 0 and floor(mark / 4) + window > now
+    local at = floor(mark / 4)
+    taken[id] = stored[i] or fresh[id] or mark >= 0 and at + window > now
+    if not taken[id] and mark >= 0 and (at + 1) * 1000 > sent then overtaken = true end
   end
   return taken
 end
@@ -134,7 +139,7 @@ local function other(a, kind, p, count)
 end
 
 local ready_runs = {}
-local a, last = 5, #argv
+local a, last = 5, #argv - 2
 while a <= last do
   local kind, p, count = tonumber(argv[a]), tonumber(argv[a + 1]), tonumber(argv[a + 2])
   if kind == 2 then
@@ -146,6 +151,8 @@ while a <= last do
     a = other(a, kind, p, count) + 1
   end
 end
+
+if overtaken then return late() end
 
 if earliest then
   local before = head(touched)

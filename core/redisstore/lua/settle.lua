@@ -1,88 +1,138 @@
 -- Tells what became of the messages in hand. What is not named goes back untouched.
--- Running it twice does no harm: the second time nothing is in hand, or something
--- else is. That has another number: a higher one if this call comes late, and
--- nothing is done; a lower one if a failover has taken back the take that this
--- call is of, and what is in hand goes back.
+-- Running it again does no harm, and does what is not done yet: each group skips
+-- what is not in hand any more, and 'hand' is cleared when all is done. If something
+-- else is in hand, that has another number: a higher one if this call comes late, and
+-- nothing is done; a lower one if a failover has taken back the take that this call
+-- is of, and what is in hand goes back.
 --   ARGV[1] token  ARGV[2] dedupe window, ms  ARGV[3] number of the take
---   ARGV[4] number of groups
+--   ARGV[4] 1 if another call tells of more, so that the rest stays in hand; else 0
+--   ARGV[5] number of groups
 --   then for each group: how, priority, count, and count times its items:
+--     how 'm' ids to remember as delivered, before the groups that remove them: id
 --     how 'a' all of the priority that is in hand is delivered: id
 --     how 'd' delivered: member
---     how 'm' ids to remember as delivered, besides: id
 --     how 'b' back: member, ms from now, failure
 --     how 'x' dead: member, failure
 -- At most 1000 items. Reply: 1, or 0 if the token does not own the bucket any more.
-if redis.call('HGET', owner, 'token') ~= ARGV[1] then return 0 end
-local held = redis.call('HMGET', owner, 'hand', 'prio', 'h0', 'took')
-local mine, took = tonumber(ARGV[3]), tonumber(held[4] or 0)
-if not held[1] or mine < took then return 1 end
-local up = math.ceil(micros / 1000)
-local fields, in_hand = {'hand'}, {[0] = held[3]}
-for p = 0, tonumber(held[2] or 0) do
-  fields[#fields + 1] = 'h' .. p
-  if p > 0 then in_hand[p] = redis.call('HGET', owner, 'h' .. p) end
-end
-redis.call('HDEL', owner, unpack(fields)) -- first: see allow_full
-if mine > took then return 1 end
+local o = redis.call('HMGET', owner, 'token', 'hand', 'prio', 'took')
+if o[1] ~= ARGV[1] then return 0 end
+local mine, took, hand = tonumber(ARGV[3]), tonumber(o[4] or 0), tonumber(o[2])
+if not hand or mine < took then return 1 end
+local fields = {}
+for p = 0, tonumber(o[3] or 0) do fields[p + 1] = 'h' .. p end
+local held = redis.call('HMGET', owner, unpack(fields)) -- held[p + 1] is h<p>
 local failed = redis.call('EXISTS', attempts) == 1
+allow_full()
+
+-- removed notes that so many of a priority are not in hand any more.
+local function removed(p, count)
+  held[p + 1] = held[p + 1] - count
+  redis.call('HSET', owner, 'h' .. p, held[p + 1])
+end
+
+-- prove makes the writes of the groups but 'a', without effect: a right that the user
+-- lacks is to show before the first of several.
+local proven = false
+local function prove()
+  if proven then return end
+  redis.call('HSET', owner, 'took', took)
+  redis.call('HINCRBY', owner, 'seq', 0)
+  redis.call('ZADD', dead, 'XX', now, '')
+  redis.call('ZREM', dead, '')
+  proven = true
+end
+
+-- in_hand returns the positions of those members, each the first of width
+-- arguments from a on, that are in hand still.
+local function in_hand(p, count, a, width)
+  local members, at = {}, {}
+  for i = 1, count do members[i] = ARGV[a + (i - 1) * width] end
+  local scores = redis.call('ZMSCORE', due(p), unpack(members))
+  for i = 1, count do
+    if scores[i] then at[#at + 1] = a + (i - 1) * width end
+  end
+  return at
+end
 
 local settle = {}
 
+function settle.m(_, count, a)
+  remember({unpack(ARGV, a, a + count - 1)}, 1, tonumber(ARGV[2]))
+  return a + count
+end
+
 function settle.a(p, count, a)
-  if count ~= tonumber(in_hand[p] or 0) then error('count of messages in hand') end
-  redis.call('ZREMRANGEBYRANK', due(p), 0, count - 1)
-  redis.call('HDEL', msg, unpack(ARGV, a, a + count - 1))
-  if failed then redis.call('HDEL', attempts, unpack(ARGV, a, a + count - 1)) end
+  if held[p + 1] then
+    if count ~= tonumber(held[p + 1]) then error('count of messages in hand') end
+    redis.call('ZREMRANGEBYRANK', due(p), 0, count - 1)
+    redis.call('HDEL', owner, 'h' .. p) -- a rank must not be removed again
+    redis.call('HDEL', msg, unpack(ARGV, a, a + count - 1))
+    if failed then redis.call('HDEL', attempts, unpack(ARGV, a, a + count - 1)) end
+  end
   return a + count
 end
 
 function settle.d(p, count, a)
-  local ids = {}
-  for i = 1, count do ids[i] = ARGV[a + i - 1]:sub(6) end
-  redis.call('ZREM', due(p), unpack(ARGV, a, a + count - 1))
-  redis.call('HDEL', msg, unpack(ids))
-  if failed then redis.call('HDEL', attempts, unpack(ids)) end
-  return a + count
-end
-
-function settle.m(_, count, a)
-  local marks = {}
-  for i = 1, count do
-    marks[2 * i - 1], marks[2 * i] = now * 4 + 1, ARGV[a + i - 1]
+  prove()
+  local gone = redis.call('ZREM', due(p), unpack(ARGV, a, a + count - 1))
+  if gone > 0 then -- else the ids may be those of new messages by now
+    local ids = {}
+    for i = 1, count do ids[i] = ARGV[a + i - 1]:sub(6) end
+    removed(p, gone)
+    redis.call('HDEL', msg, unpack(ids))
+    if failed then redis.call('HDEL', attempts, unpack(ids)) end
   end
-  redis.call('ZADD', done, unpack(marks))
   return a + count
 end
 
 function settle.b(p, count, a)
-  for _ = 1, count do
-    local member, after, failure = ARGV[a], tonumber(ARGV[a + 1]), ARGV[a + 2]
-    local id = member:sub(6)
-    local record = redis.call('HGET', msg, id)
-    if redis.call('ZREM', due(p), member) == 1 and record then
-      accept_anew({member = member, p = p}, record, up + after)
+  prove()
+  local at = in_hand(p, count, a, 3)
+  if #at == 0 then return a + 3 * count end
+  local ids, old, members, records, failures = {}, {}, {}, {}, {}
+  for i, k in ipairs(at) do old[i], ids[i] = ARGV[k], ARGV[k]:sub(6) end
+  local stored = redis.call('HMGET', msg, unpack(ids))
+  local seq, up = redis.call('HINCRBY', owner, 'seq', #at) - #at, math.ceil(micros / 1000)
+  local n = 0
+  for i, k in ipairs(at) do
+    if stored[i] then
+      local j = 2 * n
+      n = n + 1
+      members[j + 1] = math.max(hand, up + ARGV[k + 1])
+      members[j + 2], records[j + 2] = renumbered(ids[i], stored[i], seq + i)
+      records[j + 1], failures[j + 1], failures[j + 2] = ids[i], ids[i], ARGV[k + 2]
     end
-    redis.call('HSET', attempts, id, failure)
-    a = a + 3
   end
-  return a
+  if n > 0 then
+    redis.call('ZADD', due(p), unpack(members))
+    redis.call('HSET', msg, unpack(records))
+    redis.call('HSET', attempts, unpack(failures))
+  end
+  removed(p, redis.call('ZREM', due(p), unpack(old)))
+  return a + 3 * count
 end
 
 function settle.x(p, count, a)
-  for _ = 1, count do
-    local member, failure = ARGV[a], ARGV[a + 1]
-    redis.call('ZREM', due(p), member)
-    redis.call('ZADD', dead, now, member)
-    redis.call('HSET', attempts, member:sub(6), failure)
-    a = a + 2
+  prove()
+  local at, members, deaths, failures = in_hand(p, count, a, 2), {}, {}, {}
+  for i, k in ipairs(at) do
+    local j, member = 2 * i, ARGV[k]
+    members[i], deaths[j - 1], deaths[j] = member, now, member
+    failures[j - 1], failures[j] = member:sub(6), ARGV[k + 1]
   end
-  return a
+  if #at > 0 then
+    redis.call('ZADD', dead, unpack(deaths))
+    redis.call('HSET', attempts, unpack(failures))
+    removed(p, redis.call('ZREM', due(p), unpack(members)))
+  end
+  return a + 2 * count
 end
 
-local a = 5
-for _ = 1, tonumber(ARGV[4]) do
-  a = settle[ARGV[a]](tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), a + 3)
+if mine == took then
+  local a = 6
+  for _ = 1, tonumber(ARGV[5]) do
+    a = settle[ARGV[a]](tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), a + 3)
+  end
 end
-local old = redis.call('ZRANGEBYSCORE', done, '-inf', (now - ARGV[2]) * 4, 'LIMIT', 0, 1000)
-if #old > 0 then redis.call('ZREM', done, unpack(old)) end
+if mine > took or ARGV[4] == '0' then redis.call('HDEL', owner, 'hand', unpack(fields)) end
 return 1

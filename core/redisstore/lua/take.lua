@@ -1,38 +1,42 @@
 -- Hands out what is due, highest priority first, then by due time. Removes nothing.
 --   ARGV[1] token  ARGV[2] how many at most (1 to 500)  ARGV[3] dedupe window, ms
---   ARGV[4] about how many bytes of records at most, but for the last hundred, or
---           for the last one where some are large
---   ARGV[5] number of this take, higher than those before with this token
+--   ARGV[4] how many bytes of records at most, but for the last record
+--   ARGV[5] number of this take, higher than those before with this token: one that
+--           comes late, when a later one has been settled, is refused
 -- Reply: {'lost'} if the token does not own the bucket any more; else
 --   {now in us, ms when what is not in hand is due next or 0, and for each priority that has some:
 --    priority, {member, due ms, member, due ms, ...}, {record, ...}, {failure or '', ...} or {} if nothing ever failed}
-local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'hand', 'large')
+local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'hand', 'took')
 if o[1] ~= ARGV[1] or tonumber(o[2]) < now then return {'lost'} end
 if o[4] then return redis.error_reply('ERR messages are in hand already') end
+if tonumber(ARGV[5]) <= tonumber(o[5] or 0) then return redis.error_reply('ERR a later take was made before') end
 local left, prio = tonumber(ARGV[2]), tonumber(o[3] or 0)
 local failed = redis.call('EXISTS', attempts) == 1
 local reply, taken, hand, next = {micros, 0}, {}, 0, 0
 
--- read fetches records until they are enough bytes for one reply. What has no
--- record can't be delivered by anyone: it is taken out of the due set.
-local room, step = tonumber(ARGV[4]), o[5] and 1 or 100
+-- read fetches records until they are enough bytes for one reply, in steps that grow
+-- while records are small: to read many that are large only to leave them is to be
+-- rare, and to stay bounded. What has no record can't be delivered by anyone: it is
+-- taken out of the due set.
+local room, step = tonumber(ARGV[4]), 1
 local function read(p, found, ids)
-  local records, kept, n = {}, {}, 0
-  for from = 1, #ids, step do
-    local to = math.min(from + step - 1, #ids)
+  local records, kept, n, from = {}, {}, 0, 1
+  while from <= #ids and room > 0 do
+    local to, largest = math.min(from + step - 1, #ids), 1
     local part = redis.call('HMGET', msg, unpack(ids, from, to))
-    for i = 1, to - from + 1 do
-      local at = from + i - 1
-      if not part[i] then
+    for at = from, to do
+      local record = part[at - from + 1]
+      if not record then
         redis.call('ZREM', due(p), found[2 * at - 1])
-      else
+      elseif room > 0 then
         n = n + 1
-        records[n], ids[n] = part[i], ids[at]
+        records[n], ids[n] = record, ids[at]
         kept[2 * n - 1], kept[2 * n] = found[2 * at - 1], found[2 * at]
-        room = room - #part[i]
+        room = room - #record
+        if #record > largest then largest = #record end
       end
     end
-    if room <= 0 then break end
+    from, step = to + 1, math.max(1, math.min(2 * step, 16, math.floor(room / largest)))
   end
   return records, kept, n
 end
@@ -71,7 +75,6 @@ if #taken > 0 then
   allow_full()
   redis.call('HSET', owner, 'hand', hand, 'took', ARGV[5], unpack(taken))
 else
-  local old = redis.call('ZRANGEBYSCORE', done, '-inf', (now - ARGV[3]) * 4, 'LIMIT', 0, 400)
-  if #old > 0 then redis.call('ZREM', done, unpack(old)) end
+  forget(tonumber(ARGV[3]), 400)
 end
 return reply

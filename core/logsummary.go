@@ -1,0 +1,128 @@
+package core
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// LogSummary keeps floods out of a log. Of all events with one text, the first of
+// a second is logged in full, and one more line, when the second is over, sums up
+// the others. The zero value is ready; safe for concurrent use.
+type LogSummary struct {
+	mu      sync.Mutex
+	repeats map[string]*repeats // by text, for a second each
+}
+
+// repeats are the events of one text in one second, but for the first.
+type repeats struct {
+	log      *slog.Logger
+	count    int
+	reasons  map[string]int
+	examples []string
+}
+
+const (
+	summaryEvery    = time.Second
+	summaryExamples = 3
+)
+
+// First tells whether the caller is to log the event in full. If not, it has been
+// counted, and log will say so, with the count, how many had which reason (one of
+// a few words) and some different examples, such as ids; either may be empty.
+func (s *LogSummary) First(log *slog.Logger, text, reason, example string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.repeats[text]
+	if ok {
+		r.add(reason, example)
+		return false
+	}
+	if s.repeats == nil {
+		s.repeats = make(map[string]*repeats)
+	}
+	r = &repeats{log: log}
+	s.repeats[text] = r
+	time.AfterFunc(summaryEvery, func() { s.end(text, r) })
+	return true
+}
+
+// end ends the second of r, unless Flush has.
+func (s *LogSummary) end(text string, r *repeats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.repeats[text] == r {
+		delete(s.repeats, text)
+		r.write(text)
+	}
+}
+
+// Flush logs at once what has been counted. Call it before the process ends.
+func (s *LogSummary) Flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, text := range slices.Sorted(maps.Keys(s.repeats)) {
+		s.repeats[text].write(text)
+	}
+	clear(s.repeats)
+}
+
+func (r *repeats) add(reason, example string) {
+	r.count++
+	if reason != "" {
+		if r.reasons == nil {
+			r.reasons = make(map[string]int)
+		}
+		r.reasons[reason]++
+	}
+	if example != "" && len(r.examples) < summaryExamples && !slices.Contains(r.examples, example) {
+		r.examples = append(r.examples, example)
+	}
+}
+
+func (r *repeats) write(text string) {
+	if r.count == 0 {
+		return
+	}
+	var reasons []any
+	for _, reason := range slices.Sorted(maps.Keys(r.reasons)) {
+		reasons = append(reasons, slog.Int(reason, r.reasons[reason]))
+	}
+	more := []any{"what", text, "count", r.count, slog.Group("reasons", reasons...)}
+	if len(r.examples) > 0 {
+		more = append(more, "examples", r.examples)
+	}
+	r.log.Warn("repeated within a second", more...)
+}
+
+// logFailures tells the log which messages did not go out, once that is settled.
+func (l *bucketLoop) logFailures(batch []*Message, outcomes []Outcome) {
+	var log *slog.Logger
+	for _, o := range outcomes {
+		if o.State == Delivered {
+			continue
+		}
+		if log == nil {
+			log = l.log().With("sink", l.Name)
+		}
+		text, more := "dead letter", []any(nil)
+		if o.State == Retrying {
+			text, more = "delivery failed, will be retried", []any{"retry_in", o.After}
+		}
+		if l.summary.First(log, text, o.Reason, o.ID) {
+			log.Warn(text, append([]any{"bucket", l.bucket.String(), "message_id", o.ID, "topic", topicOf(batch, o.ID), "attempts", o.Attempts,
+				"reason", o.Reason, "err", Shorten(o.Error, MaxErrorText)}, more...)...)
+		}
+	}
+}
+
+func topicOf(batch []*Message, id string) string {
+	for _, m := range batch {
+		if m.ID == id {
+			return m.Topic
+		}
+	}
+	return ""
+}

@@ -1,0 +1,191 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// call is one script call that is sent once: a reply that was lost must not
+// make the client library run the script again behind our back.
+type call struct {
+	*redis.Cmd
+	validity *validity // nil: it changes nothing
+}
+
+// validity is the time within which a call can take effect.
+type validity struct {
+	// sent and holds are the last two arguments: microseconds of Redis's clock.
+	sent, holds int64
+	// until is when it is over, by our own clock.
+	until time.Time
+}
+
+// NoRetry is asked by the client library.
+func (call) NoRetry() bool { return true }
+
+// key is the first, which says where in a cluster the call goes.
+func (c call) key() string {
+	key, _ := c.Args()[3].(string)
+	return key
+}
+
+func newCall(ctx context.Context, s *script, keys []string, args ...any) call {
+	all := make([]any, 0, 5+len(keys)+len(args))
+	all = append(all, "evalsha", s.sha, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	c := call{}
+	all = append(all, args...)
+	if s.changes {
+		c.validity = new(validity)
+		all = append(all, &c.validity.sent, &c.validity.holds)
+	}
+	c.Cmd = redis.NewCmd(ctx, all...)
+	c.SetFirstKeyPos(3)
+	return c
+}
+
+// validShare, of a command's time, is for how long a call may take effect after it
+// was sent. What arrives later is refused, and sent again while there is time.
+const validShare = 3
+
+// outcome is how long the caller of a call must wait until its outcome can't change
+// any more: nothing, if it is known.
+func (c call) outcome() time.Duration {
+	if c.validity == nil || c.Err() == nil || faultClass(c.Err()) != core.ErrUnknown {
+		return 0
+	}
+	return time.Until(c.validity.until)
+}
+
+// run sends calls in one pipeline on client and returns when each has its result,
+// after the timeout of a command at the latest. The end of ctx cuts off what only
+// reads; what changes something is done, refused, or can't take effect any more.
+func (s *Store) run(ctx context.Context, client redis.UniversalClient, calls ...call) {
+	ctx, cancel := commandContext(ctx, s.config.timeout, calls)
+	defer cancel()
+	s.send(ctx, client, calls, func(context.Context) *redis.Cmd { return nil })
+	awaitOutcome(calls)
+}
+
+// commandContext bounds calls by timeout, and by the deadline of ctx. Its end does
+// not cut off calls that change something.
+func commandContext(ctx context.Context, timeout time.Duration, calls []call) (context.Context, context.CancelFunc) {
+	bound, bounded := ctx.Deadline()
+	for _, c := range calls {
+		if c.validity != nil {
+			ctx = context.WithoutCancel(ctx)
+			break
+		}
+	}
+	if latest := time.Now().Add(timeout); !bounded || latest.Before(bound) {
+		bound = latest
+	}
+	return context.WithDeadline(ctx, bound)
+}
+
+// awaitOutcome returns when no call can take effect any more.
+func awaitOutcome(calls []call) {
+	var longest time.Duration
+	for _, c := range calls {
+		longest = max(longest, c.outcome())
+	}
+	if longest > 0 {
+		time.Sleep(longest)
+	}
+}
+
+// resends is how often calls are sent again that Redis has refused unseen: because
+// their script was missing, twice if there was a failover, or they came late.
+const resends = 8
+
+// send sends calls in one pipeline, with the command that last makes, if any, behind
+// them. It loads scripts that are missing and sends only those calls again, and so
+// those that came too late. It returns the last command that was sent. All calls that
+// change something go to one server.
+func (s *Store) send(ctx context.Context, client redis.UniversalClient, calls []call, last func(context.Context) *redis.Cmd) *redis.Cmd {
+	for try := 0; ; try++ {
+		clock, sent := s.stamp(ctx, calls), time.Now()
+		pipe := client.Pipeline()
+		for _, c := range calls {
+			pipe.Process(ctx, c)
+		}
+		behind := last(ctx)
+		if behind != nil {
+			pipe.Process(ctx, call{Cmd: behind})
+		}
+		pipe.Exec(ctx) // each call has its own error
+		missing, late := refused(calls, "NOSCRIPT"), refused(calls, "LATE")
+		if try == resends || ctx.Err() != nil {
+			return behind
+		}
+		switch {
+		case len(missing) > 0:
+			err := s.scripts.load(ctx, client)
+			if err != nil {
+				setErr(missing, err)
+				return behind
+			}
+		case len(late) > 0:
+			clock.observe(lateTime(late[0]), sent, time.Now())
+			if try > 0 { // what was settled within this very millisecond, see park.lua
+				time.Sleep(time.Millisecond)
+			}
+		default:
+			return behind
+		}
+		calls = append(missing, late...)
+		setErr(calls, nil)
+	}
+}
+
+func setErr(calls []call, err error) {
+	for _, c := range calls {
+		c.SetErr(err)
+	}
+}
+
+// stamp writes into calls for how long they hold from now, and returns the clock of
+// their server.
+func (s *Store) stamp(ctx context.Context, calls []call) *serverClock {
+	var clock *serverClock
+	for _, c := range calls {
+		if c.validity == nil {
+			continue
+		}
+		if clock == nil {
+			clock = s.clocks.of(ctx, s.client, c.key())
+		}
+		holds := s.config.timeout / validShare
+		if deadline, ok := ctx.Deadline(); ok {
+			holds = min(holds, time.Until(deadline))
+		}
+		c.validity.sent, c.validity.holds = clock.earliest(), holds.Microseconds()
+		c.validity.until = time.Now().Add(holds)
+	}
+	return clock
+}
+
+// refused are the calls that Redis has refused with this word.
+func refused(calls []call, word string) []call {
+	var out []call
+	for _, c := range calls {
+		if err := c.Err(); err != nil && strings.HasPrefix(err.Error(), word) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// lateTime is the time on Redis's clock that a refusal of deadline.lua tells.
+func lateTime(c call) time.Time {
+	us, _ := strconv.ParseInt(strings.TrimPrefix(c.Err().Error(), "LATE "), 10, 64)
+	return time.UnixMicro(us)
+}

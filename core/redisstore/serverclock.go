@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// serverClock knows bounds of the clock of one Redis server. The zero value knows
+// nothing. Safe for concurrent use.
+type serverClock struct {
+	mu sync.Mutex
+	// The server's clock was within low and high when ours, whose monotonic reading
+	// is what counts, was at.
+	low, high, at time.Time
+}
+
+// maxDrift is by how much two clocks may run apart, as a share of the time: what NTP
+// corrects by at most while it slews.
+const maxDrift = 500e-6
+
+// observe takes in that the server has read its clock between two moments of ours.
+// Where that does not fit what was known, its clock was set, or it is another server.
+func (c *serverClock) observe(server, sent, received time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	low, high := server, server.Add(received.Sub(sent)+time.Microsecond) // it reads whole ones
+	if !c.at.IsZero() {
+		oldLow, oldHigh := c.bounds(received)
+		if !oldLow.After(high) && !oldHigh.Before(low) {
+			low, high = later(low, oldLow), earlier(high, oldHigh)
+		}
+	}
+	c.low, c.high, c.at = low, high, received
+}
+
+func (c *serverClock) bounds(now time.Time) (low, high time.Time) {
+	passed := now.Sub(c.at)
+	drift := time.Duration(float64(passed) * maxDrift)
+	return c.low.Add(passed - drift), c.high.Add(passed + drift)
+}
+
+// earliest is a time, in microseconds, at or before which the server's clock is not
+// now; 0 if nothing is known, which deadline.lua answers with the clock.
+func (c *serverClock) earliest() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return 0
+	}
+	low, _ := c.bounds(time.Now())
+	return low.UnixMicro()
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// serverClocks are the clocks of the servers that a store talks to.
+type serverClocks struct {
+	mu  sync.Mutex
+	all map[string]*serverClock
+}
+
+// of returns the clock of the server that holds key.
+func (c *serverClocks) of(ctx context.Context, client redis.UniversalClient, key string) *serverClock {
+	var addr string // one clock where there is one server at a time
+	if node, err := nodeOf(ctx, client, key); err == nil && node != client {
+		addr = node.(*redis.Client).Options().Addr
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clock := c.all[addr]
+	if clock == nil {
+		if c.all == nil {
+			c.all = make(map[string]*serverClock)
+		}
+		clock = new(serverClock)
+		c.all[addr] = clock
+	}
+	return clock
+}
