@@ -26,7 +26,8 @@ import (
 //	park.after:1+:error@/tmp/on    each park is done but reported as unknown while the file is there
 //
 // The points are park, take, deliver, settle, own (the work on a bucket) and
-// cancel, each with .before and .after. Hits count from 1, and where there is a
+// cancel, each with .before and .after; deliver.poison is a delivery in which there is
+// a message of topic poison. Hits count from 1, and where there is a
 // file only while it exists. A + means this hit and all after it.
 const envFailpoint = "DELAYBRIDGE_FAILPOINT"
 

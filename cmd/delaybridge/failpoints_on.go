@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
@@ -116,6 +117,11 @@ func (s *failSink) Deliver(ctx context.Context, batch []*core.Message) error {
 			class = core.Unknown
 		}
 		return core.Classify(class, err)
+	}
+	if slices.ContainsFunc(batch, func(m *core.Message) bool { return m.Topic == "poison" }) {
+		if err := s.points.reach("deliver.poison"); err != nil {
+			return err // of no class: a sink that does not know better
+		}
 	}
 	err := s.Sink.Deliver(ctx, batch)
 	if failed := s.points.reach("deliver.after"); failed != nil {

@@ -30,8 +30,10 @@ type laws struct {
 	// rolledBack: Redis may have lost what it said it had done, other than what was
 	// waited for. So the number of an attempt may come twice.
 	rolledBack bool
-	lossy      []window // of which Redis may have lost everything
-	jumps      []jump   // of its clock
+	// voidLate: a call that a bridge has answered as unknown has no effect after that.
+	voidLate bool
+	lossy    []window // of which Redis may have lost everything
+	jumps    []jump   // of its clock
 }
 
 const (
@@ -53,6 +55,7 @@ func (w laws) check(l *ledger) []finding {
 		all = append(all, w.phantom(a)...)
 		all = append(all, w.corrupt(a)...)
 		all = append(all, w.early(a)...)
+		all = append(all, w.lateEffect(a)...)
 		all = append(all, w.cancelled(a, l.faults)...)
 		all = append(all, w.repeated(a, l.faults)...)
 		repeats += max(0, len(a.arrivals)-1)

@@ -61,6 +61,8 @@ type entry struct {
 	Topic string `json:"topic,omitempty"`
 	// Mortal: the message is such that it may become a dead letter.
 	Mortal bool `json:"mortal,omitempty"`
+	// Attempts is after how many it does, for want of more; 0: at the first, for good.
+	Attempts int `json:"attempts,omitempty"`
 }
 
 // fault is something that the harness did to the system.

@@ -70,6 +70,30 @@ func (w laws) linear(l *ledger) []finding {
 	return all
 }
 
+// over tells whether a call of unknown outcome can't have an effect any more.
+func (w laws) over(e entry) bool { return w.voidLate && e.Code == "outcome_unknown" }
+
+// lateEffect is the part of L8 that the order alone does not show: a delay counts
+// from when the call takes effect, so that what arrives tells when that was.
+func (w laws) lateEffect(a *account) []finding {
+	var all []finding
+	for _, got := range a.arrivals {
+		fits := !w.voidLate
+		for _, e := range a.calls {
+			if e.Kind != accepting && e.Kind != rescheduling {
+				continue
+			}
+			open := e.Outcome == unknown && !w.over(e)
+			last := e.Return.Add(e.Least.Sub(e.Call) + clockSlack)
+			fits = fits || open || e.Due.Equal(got.Due) || e.Outcome == unknown && !got.Due.After(last)
+		}
+		if !fits {
+			all = append(all, breach("L8", "%s was due at %s, and no call can have made it so before it was answered", a.name, got.Due.Format(time.StampMilli)))
+		}
+	}
+	return all
+}
+
 // forLong is longer than any run.
 const forLong = 1000 * time.Hour
 
@@ -78,7 +102,7 @@ func (w laws) history(a *account) []porcupine.Operation {
 	add := func(e entry) {
 		_, ahead := w.ahead(time.Time{}, e.Return)
 		op := porcupine.Operation{Input: step{e, e.Return.Add(ahead + clockSlack).UnixMilli()}, Call: e.Call.UnixNano(), Return: e.Return.UnixNano()}
-		if e.Outcome == unknown { // it may happen at any later time, by the clock of then
+		if e.Outcome == unknown && !w.over(e) { // it may happen at any later time, by the clock of then
 			ahead, _ := w.ahead(e.Call, e.Call.Add(forLong))
 			e.Least = e.Least.Add(ahead)
 			op.Input, op.Return = step{e, math.MaxInt64}, math.MaxInt64

@@ -12,6 +12,7 @@ import (
 
 // plan is what a producer does with one message. It comes from the seed alone.
 type plan struct {
+	number    int
 	name      string
 	message   message
 	delay     time.Duration
@@ -19,7 +20,10 @@ type plan struct {
 	again     bool // sent twice
 	other     bool // and once with other content under the same id
 	mortal    bool // it may become a dead letter
+	attempts  int  // after so many; 0: at the first, for good
 	once      bool // what is refused is not sent again
+	insists   bool // a step of unknown outcome is followed by a reschedule
+	withdraws bool // an accept of unknown outcome is followed by a cancel
 	steps     []planned
 	dice      *rand.Rand // for which bridge is asked
 }
@@ -46,11 +50,9 @@ func (r *run) plan(n int) plan {
 
 func (r *run) usualPlan(n int) plan {
 	dice := rand.New(rand.NewPCG(r.seed, uint64(r.row.number)<<32|uint64(n)))
-	span := func(most time.Duration) time.Duration {
-		return time.Duration(dice.Int64N(int64(most))).Truncate(time.Millisecond)
-	}
-	name := fmt.Sprintf("m%d-%d-%d", r.row.number, r.seed, n)
-	p := plan{name: name, delay: span(longestDelay), generated: dice.IntN(10) == 0, dice: dice}
+	span := func(most time.Duration) time.Duration { return drawn(dice, most) }
+	name := r.nameOf(n)
+	p := plan{number: n, name: name, delay: span(longestDelay), generated: dice.IntN(10) == 0, dice: dice}
 	p.message = message{ID: name, Topic: "orders", Body: body(dice), Headers: []header{{headerName, &name}}, Delay: fmt.Sprintf("%dms", p.delay.Milliseconds())}
 	if dice.IntN(2) == 0 {
 		key := fmt.Sprintf("key %d", dice.IntN(50))
@@ -74,6 +76,13 @@ func (r *run) usualPlan(n int) plan {
 		}
 	}
 	return p
+}
+
+func (r *run) nameOf(n int) string { return fmt.Sprintf("m%d-%d-%d", r.row.number, r.seed, n) }
+
+// drawn is a time, in whole milliseconds.
+func drawn(dice *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(dice.Int64N(int64(most))).Truncate(time.Millisecond)
 }
 
 // body is text of some length, with what JSON and a terminal make trouble of.
@@ -152,15 +161,24 @@ func (l *load) live(p plan) {
 	for _, s := range p.steps {
 		time.Sleep(s.after)
 		b := r.anyBridge(p.dice)
-		switch s.kind {
-		case cancelling:
-			r.ledger.note(r.cancel(b, p.name, p.message.ID))
-		case rescheduling:
-			r.ledger.note(r.reschedule(b, p.name, p.message.ID, s.delay))
-		default:
-			r.ledger.note(r.get(b, p.name, p.message.ID))
+		if e := r.take(b, p, s); e.Outcome == unknown && p.insists {
+			r.ledger.note(r.reschedule(r.anyBridge(p.dice), p.name, p.message.ID, longestDelay+s.delay))
 		}
 	}
+}
+
+// take takes one step with a message.
+func (r *run) take(b *bridge, p plan, s planned) (e entry) {
+	switch s.kind {
+	case cancelling:
+		e = r.cancel(b, p.name, p.message.ID)
+	case rescheduling:
+		e = r.reschedule(b, p.name, p.message.ID, s.delay)
+	default:
+		e = r.get(b, p.name, p.message.ID)
+	}
+	r.ledger.note(e)
+	return e
 }
 
 // patience is how often a producer tries until it knows that a message is there.
@@ -175,6 +193,10 @@ func (l *load) accept(p plan) bool {
 		}
 		if e.Outcome == done || e.Outcome == duplicate {
 			return true
+		}
+		if p.withdraws && !p.generated && e.Outcome == unknown {
+			l.run.ledger.note(l.run.cancel(l.run.anyBridge(p.dice), p.name, p.message.ID))
+			return false
 		}
 		if p.generated && e.Outcome == unknown || p.once && e.Outcome == refused && e.Code != "" && e.Code != "unavailable" {
 			return false
@@ -195,6 +217,6 @@ func (r *run) enter(p plan) entry {
 		return r.row.enter(r, p)
 	}
 	e := r.accept(r.anyBridge(p.dice), p.name, p.message, p.delay)
-	e.Mortal = p.mortal
+	e.Mortal, e.Attempts = p.mortal, p.attempts
 	return e
 }

@@ -22,6 +22,7 @@ type proxy struct {
 	lost     int
 	open     map[net.Conn]bool
 	rough    *roughness // nil: the link is good
+	late     *lateness  // nil: no call is held up
 	resets   int
 	sliced   int
 }
@@ -70,13 +71,17 @@ func (p *proxy) serve() {
 		if err != nil {
 			return
 		}
-		upstream, rough := p.way()
+		upstream, rough, late := p.way()
 		server, err := net.Dial("tcp", upstream)
 		if err != nil {
 			client.Close()
 			continue
 		}
 		p.keep(client, server)
+		if late != nil {
+			p.joinLate(client, server, late)
+			continue
+		}
 		if rough != nil {
 			p.join(client, server, *rough)
 			continue

@@ -31,10 +31,10 @@ func (p *proxy) redirect(upstream string) {
 }
 
 // way is where a new connection leads, and how.
-func (p *proxy) way() (upstream string, rough *roughness) {
+func (p *proxy) way() (upstream string, rough *roughness, late *lateness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.upstream, p.rough
+	return p.upstream, p.rough, p.late
 }
 
 // piece is what was read at once, and when it is to be passed on.

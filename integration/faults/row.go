@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -41,12 +42,16 @@ type row struct {
 	// verify looks at the whole ledger, when the run is over.
 	verify func(*run)
 
+	rate     int            // messages a second; loadRate
+	guard    string         // of the bridges; 1s
 	drainIn  time.Duration  // L7; defaultDrain
 	perFault int            // L6; defaultPerFault
 	needs    map[string]int // L10: the rare states, and how often at least
 	// rolledBack: Redis loses what was not waited for, such as that a message was
 	// settled.
 	rolledBack bool
+	// voidLate: what a bridge has called unknown has no effect from then on.
+	voidLate bool
 	// split: for a while there are two systems, which no single order explains, so
 	// L8 is not asked.
 	split bool
@@ -185,11 +190,11 @@ func (r *run) play(out *result) {
 	for _, b := range r.bridges {
 		b.start("")
 	}
-	load := r.startLoad(loadRate)
+	load := r.startLoad(cmp.Or(r.row.rate, loadRate))
 	r.sleep(warmUp)
 	before := r.vitals()
 	r.row.nemesis(r)
-	w := laws{ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack}
+	w := laws{ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack, voidLate: r.row.voidLate}
 	load.stop()
 	w.lossy, w.jumps = r.lossy, r.jumps
 	w.healed, w.drained = r.drain(w.drainIn)
@@ -252,12 +257,12 @@ store:
   durability: %s
   durability_timeout: 1s
   ownership: %s
-  guard: 1s
+  guard: %s
 http: {%s}
 retry: {initial: 200ms, max: 1s}
 sinks:
   %s
-%s`, redis, r.row.level, ownership, door, r.out, r.more)
+%s`, redis, r.row.level, ownership, cmp.Or(r.row.guard, "1s"), door, r.out, r.more)
 }
 
 // drain waits until nothing more is to be expected, from now and from when the
@@ -303,6 +308,9 @@ func (r *run) resolve(missing []*account) {
 	}
 	for _, a := range missing {
 		e := r.get(r.bridges[0], a.name, a.name)
+		if r.row.voidLate { // what a late call has done shows here
+			r.ledger.note(e)
+		}
 		if e.Outcome == notFound || e.State == "cancelled" {
 			r.resolved[a.name] = true
 		}

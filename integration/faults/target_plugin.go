@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// pluginTarget is the plugin of examples/plugins/file, which each bridge starts
-// for itself. All append to the files of one directory.
+// pluginTarget is a plugin that writes files, which each bridge starts for itself. All append to the files of one directory.
 type pluginTarget struct {
 	run     *run
 	command string
@@ -21,20 +20,24 @@ type pluginTarget struct {
 }
 
 // pluginSinks delivers to files, by a plugin.
-func pluginSinks(r *run) string {
+func pluginSinks(r *run) string { return r.pluginSink("out", "./examples/plugins/file", "") }
+
+// pluginSink is a sink of that name that delivers to files by the plugin of a
+// package, with further settings of the sink.
+func (r *run) pluginSink(name, source, settings string) string {
 	root, err := moduleRoot()
 	if err != nil {
 		r.Fatalf("%v", err)
 	}
-	p := &pluginTarget{run: r, command: filepath.Join(r.TempDir(), "delaybridge-sink-file"), dir: r.TempDir()}
-	cmd := exec.Command("go", "build", "-o", p.command, "./examples/plugins/file")
+	p := &pluginTarget{run: r, command: filepath.Join(r.TempDir(), "delaybridge-sink-"+filepath.Base(source)), dir: r.TempDir()}
+	cmd := exec.Command("go", "build", "-o", p.command, source)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.Fatalf("build the plugin: %v\n%s", err, out)
 	}
 	r.plugin = p
 	p.follow("orders")
-	return fmt.Sprintf(`out: {type: plugin, timeout: 3s, config: {command: %q, health_interval: 1s, config: {dir: %q}}}`, p.command, p.dir)
+	return fmt.Sprintf(`%s: {type: plugin, timeout: 3s%s, config: {command: %q, health_interval: 1s, config: {dir: %q}}}`, name, settings, p.command, p.dir)
 }
 
 // written is a message in the plugin's file.
