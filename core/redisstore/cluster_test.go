@@ -15,7 +15,9 @@ import (
 func strict() *scripts {
 	s := newScripts()
 	for _, one := range s.all() {
+		changes := one.changes
 		*one = *newScript("#!lua\n" + one.source)
+		one.changes = changes
 	}
 	return s
 }
