@@ -45,12 +45,47 @@ func TestSettleGoesOnWhereItFailed(t *testing.T) {
 					t.Fatalf("with all rights: %v", err)
 				}
 			}
-			wantAttempts(t, s, map[string]int{"all5": -1, "part0": -1, "back0": 1, "back0b": 1, "back3": 1, "dead0": 1, "dead3": 1, "quiet0": 0, "next0": 0, "next5": 0})
-			wantTaken(t, b, "next5", "quiet0", "next0")
-			wantSizes(t, s, b, 6+2, 5, 2)
+			wantAllSettled(t, s, b)
 		})
 	}
 }
+
+// TestSettleGoesOnFromAnyCall: the same wherever else it may fail.
+func TestSettleGoesOnFromAnyCall(t *testing.T) {
+	t.Parallel()
+	server := servers.Redis(t, servers.RedisOptions{})
+	for n, failed := 1, true; failed; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			s, b, outcomes := unsettled(t, server)
+			whole := s.scripts.settle
+			s.scripts.settle = newScript(fmt.Sprintf(failingAt, n), luaBucket, luaNumber, luaSettle)
+			if err := s.scripts.load(t.Context(), s.client); err != nil {
+				t.Fatal(err)
+			}
+			failed = b.settle(t.Context(), outcomes) != nil
+			s.scripts.settle = whole
+			for range 2 {
+				if err := b.settle(t.Context(), outcomes); err != nil {
+					t.Fatalf("when nothing fails: %v", err)
+				}
+			}
+			wantAllSettled(t, s, b)
+		})
+		if n > 200 {
+			t.Fatal("it fails without end")
+		}
+	}
+}
+
+// failingAt stands before a script and lets one of its calls fail.
+const failingAt = `
+local real, calls = redis, 0
+local redis = {error_reply = real.error_reply, call = function(...)
+  calls = calls + 1
+  if calls == %d then error('here') end
+  return real.call(...)
+end}
+`
 
 // TestOwnerAfterAHalfDoneSettle: what a settle did before its owner was gone stays
 // done, and what it did not do is as if it had never been.
@@ -116,6 +151,14 @@ func unsettled(t *testing.T, server *servers.RedisServer) (*Store, *bucket, []co
 		}
 	}
 	return s, b, outcomes
+}
+
+// wantAllSettled checks that the outcomes of unsettled are what there is, once.
+func wantAllSettled(t *testing.T, s *Store, b *bucket) {
+	t.Helper()
+	wantAttempts(t, s, map[string]int{"all5": -1, "part0": -1, "back0": 1, "back0b": 1, "back3": 1, "dead0": 1, "dead3": 1, "quiet0": 0, "next0": 0, "next5": 0})
+	wantTaken(t, b, "next5", "quiet0", "next0")
+	wantSizes(t, s, b, 6+2, 5, 2)
 }
 
 // parkDue parks messages that are due, of the priority that their names end with.

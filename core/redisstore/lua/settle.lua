@@ -54,6 +54,19 @@ local function in_hand(p, count, a, width)
   return at
 end
 
+-- sweep removes what a run that failed has left of messages that it took out of their
+-- due set. A record that lies in no set is of none of the new messages with such an id.
+local function sweep(ids)
+  for i, record in ipairs(redis.call('HMGET', msg, unpack(ids))) do
+    local member = record and record:sub(-6, -2) .. ids[i]
+    if record and not redis.call('ZSCORE', due(math.floor(record:byte(2) / 16)), member)
+      and not redis.call('ZSCORE', dead, member) then
+      redis.call('HDEL', attempts, ids[i])
+      redis.call('HDEL', msg, ids[i])
+    end
+  end
+end
+
 local settle = {}
 
 function settle.m(_, count, a)
@@ -61,23 +74,36 @@ function settle.m(_, count, a)
   return a + count
 end
 
+-- stands tells whether the first of the due set is one of the messages told of.
+local function stands(p, count, a)
+  local first = redis.call('ZRANGE', due(p), 0, 0)[1]
+  local id = first and first:sub(6)
+  for i = a, a + count - 1 do
+    if ARGV[i] == id then return true end
+  end
+  return false
+end
+
 function settle.a(p, count, a)
-  if held[p + 1] then
+  if held[p + 1] and stands(p, count, a) then
     if count ~= tonumber(held[p + 1]) then error('count of messages in hand') end
     redis.call('ZREMRANGEBYRANK', due(p), 0, count - 1)
-    redis.call('HDEL', owner, 'h' .. p) -- a rank must not be removed again
+    redis.call('HDEL', owner, 'h' .. p)
     redis.call('HDEL', msg, unpack(ARGV, a, a + count - 1))
     if failed then redis.call('HDEL', attempts, unpack(ARGV, a, a + count - 1)) end
+  else
+    sweep({unpack(ARGV, a, a + count - 1)})
   end
   return a + count
 end
 
 function settle.d(p, count, a)
   prove()
-  local gone = redis.call('ZREM', due(p), unpack(ARGV, a, a + count - 1))
-  if gone > 0 then -- else the ids may be those of new messages by now
-    local ids = {}
-    for i = 1, count do ids[i] = ARGV[a + i - 1]:sub(6) end
+  local ids, gone = {}, redis.call('ZREM', due(p), unpack(ARGV, a, a + count - 1))
+  for i = 1, count do ids[i] = ARGV[a + i - 1]:sub(6) end
+  if gone == 0 then
+    sweep(ids)
+  else
     removed(p, gone)
     redis.call('HDEL', msg, unpack(ids))
     if failed then redis.call('HDEL', attempts, unpack(ids)) end
@@ -93,19 +119,21 @@ function settle.b(p, count, a)
   for i, k in ipairs(at) do old[i], ids[i] = ARGV[k], ARGV[k]:sub(6) end
   local stored = redis.call('HMGET', msg, unpack(ids))
   local seq, up = redis.call('HINCRBY', owner, 'seq', #at) - #at, math.ceil(micros / 1000)
-  local n = 0
   for i, k in ipairs(at) do
-    if stored[i] then
-      local j = 2 * n
-      n = n + 1
-      members[j + 1] = math.max(hand, up + ARGV[k + 1])
-      members[j + 2], records[j + 2] = renumbered(ids[i], stored[i], seq + i)
-      records[j + 1], failures[j + 1], failures[j + 2] = ids[i], ids[i], ARGV[k + 2]
+    local record, j, r = stored[i], #members, #records
+    if record then
+      local member = record:sub(-6, -2) .. ids[i]
+      if member == old[i] then -- else a run that failed has renumbered it
+        member, records[r + 2] = renumbered(ids[i], record, seq + i)
+        records[r + 1] = ids[i]
+      end
+      members[j + 1], members[j + 2] = math.max(hand, up + ARGV[k + 1]), member
+      failures[j + 1], failures[j + 2] = ids[i], ARGV[k + 2]
     end
   end
-  if n > 0 then
-    redis.call('ZADD', due(p), unpack(members))
-    redis.call('HSET', msg, unpack(records))
+  if #records > 0 then redis.call('HSET', msg, unpack(records)) end
+  if #members > 0 then
+    redis.call('ZADD', due(p), 'NX', unpack(members))
     redis.call('HSET', attempts, unpack(failures))
   end
   removed(p, redis.call('ZREM', due(p), unpack(old)))
