@@ -33,6 +33,8 @@ type parker struct {
 	mu     sync.Mutex
 	queues map[string]*parkQueue // by the address of the server
 	most   int                   // maxQueueBytes
+	limit  int                   // of the batches that are on their way to one server
+	least  int                   // messages that need not wait for another batch
 	unsafe error                 // what the last look at all servers has found
 	// bucket is where messages go that may go anywhere, and room for how many more.
 	bucket, room int
@@ -51,6 +53,14 @@ type parkQueue struct {
 	// split: a batch on its way has the first messages of an ordered call, and the
 	// next has the others. They must not overtake.
 	split bool
+}
+
+// bound sets the bounds for a level of durability.
+func (k *parker) bound(d durability) {
+	k.most, k.limit, k.least = maxQueueBytes, maxBatches, fullBatch
+	if d.waits() {
+		k.limit, k.least = maxWaitingBatches, 1
+	}
 }
 
 // anywhere is the bucket for messages that may go anywhere. It moves on when it has
@@ -143,15 +153,11 @@ func (q *parkQueue) add(p *pending) {
 // leaves tells whether the first batch that waits may leave while so many others are on
 // their way; the parker is locked.
 func (q *parkQueue) leaves(others int) bool {
-	limit, least := maxBatches, fullBatch
-	if q.parker.store.durable.waits() {
-		limit, least = maxWaitingBatches, 1
-	}
 	if len(q.waiting) == 0 || q.split {
 		return false
 	}
 	b := q.waiting[0]
-	return others == 0 || others < limit && (b.full || b.count >= max(least, worthwhile*len(b.groups)))
+	return others == 0 || others < q.parker.limit && (b.full || b.count >= max(q.parker.least, worthwhile*len(b.groups)))
 }
 
 // start has a batch leave if one may; the parker is locked.

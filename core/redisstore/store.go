@@ -62,7 +62,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	config = config.withDefaults()
 	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs(), turns: make(chan struct{}, turnsAtOnce)}
-	s.parker.store, s.parker.most, s.lookEvery = s, maxQueueBytes, watchEvery
+	s.parker.store, s.lookEvery = s, watchEvery
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -85,6 +85,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	if s.durable, err = s.config.choose(facts); err != nil {
 		return err
 	}
+	s.parker.bound(s.durable)
 	s.keys.prefix = s.config.Prefix
 	if s.keys.buckets, err = s.agreeOnFormat(ctx); err != nil {
 		return err

@@ -3,8 +3,10 @@
 -- Reply: for each {the record up to its body, its last 12 bytes, its length, failure or ''},
 -- or {} if it is gone.
 
--- head returns the bytes of a record before its body; record.go has the format.
+-- head returns the bytes of a record before its body; record.go has the format. Where
+-- the body of another format begins is not known here.
 local function head(record)
+  if record:byte(1) ~= 1 then return record:sub(1, 65536) end
   local at = 1
   local function length()
     local n, scale, byte = 0, 1, nil
