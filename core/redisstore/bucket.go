@@ -53,9 +53,11 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 		b.takes++
 	}
 	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
-	sent := time.Now()
-	b.store.run(ctx, b.store.serving, c)
+	sent, err := b.run(ctx, &b.store.takes, c)
 	received := time.Now()
+	if err != nil {
+		return core.Batch{}, err
+	}
 	reply, err := c.Slice()
 	switch {
 	case err != nil:
@@ -82,6 +84,19 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 		return core.Batch{}, b.bury(ctx, damaged)
 	}
 	return batch, nil
+}
+
+// run runs a call when one of the slots is free, and tells when that was. It
+// returns an error if the call was not made.
+func (b *bucket) run(ctx context.Context, s *slots, c call) (sent time.Time, err error) {
+	leave, err := s.enter(ctx, b.store.serving, c.key())
+	if err != nil {
+		return time.Time{}, fmt.Errorf("wait for a slot at the server of %s: %w: %w", b, core.ErrUnavailable, err)
+	}
+	defer leave()
+	sent = time.Now()
+	b.store.run(ctx, b.store.serving, c)
+	return sent, nil
 }
 
 // maxTakeBytes bounds the records of one Take, so that large bodies make
@@ -154,7 +169,9 @@ func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 	groups, n := b.settleGroups(outcomes)
 	args := append(make([]any, 0, 4+len(groups)), b.token, b.store.config.window(b.sink), b.takes, n)
 	c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, groups...)...)
-	b.store.run(ctx, b.store.serving, c)
+	if _, err := b.run(ctx, &b.store.settles, c); err != nil {
+		return err
+	}
 	done, err := c.Int()
 	switch {
 	case err != nil:

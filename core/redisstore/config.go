@@ -161,15 +161,15 @@ const (
 	stateReload    = 5 * time.Second // of a cluster's slots; the default is a minute
 )
 
-// connect makes the client; it opens no connection yet.
-func (c Config) connect() redis.UniversalClient {
+// connect makes a client of at most this many connections to a server; it opens none yet.
+func (c Config) connect(size int) redis.UniversalClient {
 	options := &redis.UniversalOptions{
 		Addrs: c.Addrs, MasterName: c.MasterName, DB: c.DB, TLSConfig: c.TLS, ClientName: "delaybridge",
 		Username: c.Username, Password: c.Password,
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
 		DialTimeout: c.timeout / dialShare, DialerRetries: 1, ReadTimeout: c.timeout + c.DurabilityTimeout, WriteTimeout: c.timeout,
 		ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
-		PipelinePoolSize: -1, PoolSize: poolSize, MinIdleConns: 2,
+		PipelinePoolSize: -1, PoolSize: size, MinIdleConns: 2,
 	}
 	switch {
 	case c.MasterName != "":
@@ -182,5 +182,7 @@ func (c Config) connect() redis.UniversalClient {
 	return redis.NewClient(options.Simple())
 }
 
-// poolSize has room for the owners of a few sinks at once.
-const poolSize = 64
+const (
+	poolSize    = 64 // of callers
+	keepingSize = 8  // of leases: a pipeline of each kind, and some that a server does not answer
+)

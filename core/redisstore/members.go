@@ -109,7 +109,7 @@ func mix(h uint64) uint64 {
 func (v *server) announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, v.config.timeout)
 	defer cancel()
-	node, err := nodeOf(ctx, v.serving, v.keys.members(v.sink))
+	node, err := nodeOf(ctx, v.keeping, v.keys.members(v.sink))
 	if err == nil {
 		err = node.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err()
 	}
@@ -122,7 +122,7 @@ func (v *server) announce(ctx context.Context) {
 // that its buckets fall to others from now on.
 func (v *server) depart(ctx context.Context) {
 	v.beside.Go(func() {
-		v.Store.run(ctx, v.serving, v.beatCall(ctx, 0))
+		v.Store.run(ctx, v.keeping, v.beatCall(ctx, 0))
 		v.announce(ctx)
 	})
 }

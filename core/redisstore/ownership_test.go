@@ -213,19 +213,7 @@ func TestRenewalProlongs(t *testing.T) {
 	if !v.acquireNow(t.Context(), 0) {
 		t.Fatal("bucket is not owned")
 	}
-	end := func() int64 {
-		ms, err := s.client.HGet(t.Context(), s.keys.bucket("orders", 0)[0], "until").Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ms
-	}
-	first := end()
-	until(t, "Redis has prolonged it", func() bool {
-		v.renew(t.Context())
-		v.beside.Wait()
-		return end() > first
-	})
+	wantRenewed(t, s, v)
 	v.giveBack(t.Context(), 0)
 }
 
@@ -240,7 +228,7 @@ func TestOthersAreToldOnceTheyCanSee(t *testing.T) {
 	until(t, "a owns all", func() bool { return len(a.owned.owns("orders")) == 16 })
 	told := make(chan struct{}) // closed when the others are, too early
 	var passed atomic.Bool      // a heartbeat has
-	b.serving.AddHook(around(func(name string, run func() error) error {
+	b.keeping.AddHook(around(func(name string, run func() error) error {
 		switch {
 		case passed.Load():
 		case name == "publish":

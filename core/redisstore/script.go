@@ -12,10 +12,13 @@ import (
 )
 
 // The sources. A script is a chain of them: bucket.lua names the keys of the
-// bucket and reads the clock, wake.lua and find.lua add functions.
+// bucket and reads the clock, lease.lua is as much of it as a lease needs, wake.lua
+// and find.lua add functions.
 var (
 	//go:embed lua/bucket.lua
 	luaBucket string
+	//go:embed lua/lease.lua
+	luaLease string
 	//go:embed lua/wake.lua
 	luaWake string
 	//go:embed lua/number.lua
@@ -76,8 +79,8 @@ func newScripts() *scripts {
 		take:       newScript(luaBucket, luaTake),
 		settle:     newScript(luaBucket, luaNumber, luaSettle),
 		own:        newScript(luaBucket, luaOwn),
-		renew:      newScript(luaBucket, luaRenew),
-		release:    newScript(luaBucket, luaRelease),
+		renew:      newScript(luaLease, luaRenew),
+		release:    newScript(luaLease, luaRelease),
 		get:        newScript(luaBucket, luaFind, luaGet),
 		cancel:     newScript(luaBucket, luaFind, luaCancel),
 		reschedule: newScript(luaBucket, luaWake, luaNumber, luaFind, luaReschedule),

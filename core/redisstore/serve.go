@@ -54,7 +54,7 @@ func (s *Store) Serve(ctx context.Context, sink string, work func(context.Contex
 func (v *server) run(ctx context.Context) error {
 	// What ends the ownerships must still reach Redis when ctx has ended.
 	inner := context.WithoutCancel(ctx)
-	pubsub := v.serving.Subscribe(inner, v.keys.wakeChannel(v.config.Instance, v.sink), v.keys.memberChannel(v.sink))
+	pubsub := v.keeping.Subscribe(inner, v.keys.wakeChannel(v.config.Instance, v.sink), v.keys.memberChannel(v.sink))
 	defer pubsub.Close()
 	heard := pubsub.ChannelWithSubscriptions()
 	tick := time.NewTicker(v.term / beatsPerTerm)
@@ -100,9 +100,9 @@ func (v *server) runBeside(ctx context.Context, calls []call, done func(n int)) 
 	v.beside.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, v.term/3)
 		defer cancel()
-		byServer(ctx, v.serving, calls, func(p *part) {
+		byServer(ctx, v.keeping, calls, func(p *part) {
 			if p.node != nil {
-				v.Store.run(ctx, v.serving, p.calls...)
+				v.Store.run(ctx, v.keeping, p.calls...)
 			}
 			for _, n := range p.at {
 				done(n)

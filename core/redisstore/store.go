@@ -24,7 +24,10 @@ import (
 type Store struct {
 	config  Config
 	client  redis.UniversalClient
-	serving redis.UniversalClient // of what Serve does: no callers, however many, keep it from a connection
+	serving redis.UniversalClient // of takes and settles: no callers, however many, keep them from a connection
+	keeping redis.UniversalClient // of leases: no takes, however many, do
+	takes   slots
+	settles slots
 	scripts *scripts
 	keys    keySpace
 	durable durability
@@ -50,7 +53,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, fmt.Errorf("configuration of the Redis store: %w", err)
 	}
 	config = config.withDefaults()
-	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs()}
+	s := &Store{config: config, client: config.connect(poolSize), serving: config.connect(2 * slotsPerServer), keeping: config.connect(keepingSize),
+		scripts: newScripts(), ids: core.NewIDs()}
 	s.parker.store, s.parker.most, s.watch.every = s, maxWaitingBytes, watchEvery
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
@@ -81,7 +85,7 @@ func (s *Store) prepare(ctx context.Context) error {
 
 // Close lets go of Redis. Every Serve must have returned.
 func (s *Store) Close() error {
-	if err := errors.Join(s.client.Close(), s.serving.Close()); err != nil {
+	if err := errors.Join(s.client.Close(), s.serving.Close(), s.keeping.Close()); err != nil {
 		return fmt.Errorf("close Redis client: %w", err)
 	}
 	return nil

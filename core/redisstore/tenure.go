@@ -125,7 +125,9 @@ func (v *server) release(ctx context.Context, t *tenure) {
 // back as for an owner who has died. If it fails, so does the next Take.
 func (v *server) cutOff(ctx context.Context, b *bucket) error {
 	c := v.ownCall(ctx, b.number, b.token)
-	v.Store.run(ctx, v.serving, c)
+	if _, err := b.run(ctx, &v.settles, c); err != nil {
+		return err
+	}
 	switch epoch, err := c.Int64(); {
 	case err != nil:
 		return fault("own", err)
@@ -155,8 +157,8 @@ func (v *server) leaveBucket(ctx context.Context, t *tenure) {
 
 // handOver lets another instance have a bucket at once.
 func (v *server) handOver(ctx context.Context, b *bucket) {
-	c := newCall(ctx, v.scripts.release, b.keys, b.token)
-	v.Store.run(ctx, v.serving, c)
+	c := newCall(ctx, v.scripts.release, b.keys[:1], b.token)
+	v.Store.run(ctx, v.keeping, c)
 	if err := c.Err(); err != nil {
 		v.log.Warn("hand over bucket", "bucket", b.number, "err", err)
 	}
@@ -171,7 +173,7 @@ func (v *server) renew(ctx context.Context) {
 	for _, t := range v.tenures {
 		if t.renewing.CompareAndSwap(false, true) {
 			held = append(held, t)
-			calls = append(calls, newCall(ctx, v.scripts.renew, t.bucket.keys, t.bucket.token, v.term.Milliseconds()))
+			calls = append(calls, newCall(ctx, v.scripts.renew, t.bucket.keys[:1], t.bucket.token, v.term.Milliseconds()))
 		}
 	}
 	until := time.Now().Add(v.term)

@@ -1,0 +1,7 @@
+-- Stands before the scripts that need no more of a bucket than its ownership, as
+-- bucket.lua does before the others: many buckets are renewed often.
+--   KEYS[1] owner, see bucket.lua
+local owner = KEYS[1]
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local function allow_full() redis.call('HDEL', owner, '-') end
