@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,10 +20,14 @@ type bucket struct {
 	keys   []string
 	token  string
 	alarm  *alarm
+	sleep  *sleeper
 	woken  chan struct{} // holds one signal
 	hand   []held
 	takes  int64 // so far; the number of the last tells Redis what a settle is of
 	clock  clockOffset
+	// unswept is how many remembered ids an empty Take may be able to forget.
+	unswept    int
+	remembered time.Time // the last of them
 }
 
 var _ core.Bucket = (*bucket)(nil)
@@ -83,7 +88,20 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	if len(damaged) > 0 {
 		return core.Batch{}, b.bury(ctx, damaged)
 	}
+	if len(batch.Messages) == 0 {
+		b.swept()
+	}
 	return batch, nil
+}
+
+// sweptByTake is how many remembered ids a Take forgets that finds nothing, see take.lua.
+const sweptByTake = 400
+
+// swept counts such a Take, if what is remembered is old enough.
+func (b *bucket) swept() {
+	if time.Since(b.remembered).Milliseconds() > b.store.config.window(b.sink) {
+		b.unswept = max(0, b.unswept-sweptByTake)
+	}
 }
 
 // run runs a call when one of the slots is free, and tells when that was. It
@@ -207,6 +225,7 @@ func (b *bucket) settleGroups(outcomes []core.Outcome) (args []any, groups int) 
 	if len(remember) > 0 && b.store.config.window(b.sink) > 0 {
 		g.add("m", 0, remember...)
 		g.args[g.countAt] = len(remember)
+		b.unswept, b.remembered = b.unswept+len(remember), time.Now()
 	}
 	return g.args, g.groups
 }
@@ -295,18 +314,37 @@ func (b *bucket) finder() func(at int, id string) (held, bool) {
 
 // Wait implements core.Bucket.
 func (b *bucket) Wait(ctx context.Context, next time.Time) error {
-	wait := b.store.config.Guard
-	if !next.IsZero() {
-		wait = min(wait, b.clock.until(next))
-	}
-	b.alarm.set(wait)
+	b.alarm.set(b.sleep, b.wait(next))
+	defer b.alarm.unset(b.sleep)
 	select {
-	case <-b.alarm.c:
+	case <-b.sleep.c:
 	case <-b.woken:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	return nil
+}
+
+// idleGuards is after about how many guard periods an owner looks into its bucket
+// though nothing woke it and the renewals tell that it has missed nothing.
+const idleGuards = 12
+
+// wait is for how long to wait. A long wait ends a little before next, so that what
+// was found out of Redis's clock is not old when the message is due.
+func (b *bucket) wait(next time.Time) time.Duration {
+	guard := b.store.config.Guard
+	look := idleGuards*guard/2 + rand.N(idleGuards*guard)
+	if b.unswept > 0 {
+		look = guard
+	}
+	if next.IsZero() {
+		return look
+	}
+	left := b.clock.until(next)
+	if left > guard {
+		left -= left / 16
+	}
+	return min(look, left)
 }
 
 // clockOffset estimates Redis's clock from the quickest exchange of late.

@@ -51,9 +51,9 @@ type Config struct {
 	AllowVolatile bool
 
 	// Ownership is how long a bucket stays with an instance that is not heard
-	// of; 5 s, at least 500 ms. It is renewed five times in that span.
+	// of; 5 s, at least 500 ms. It is renewed three times in that span.
 	Ownership time.Duration
-	// Guard is how often an owner looks into its bucket when nothing woke it; 5 s.
+	// Guard is after how long a wake-up that was lost is noticed at the latest; 5 s.
 	Guard time.Duration
 	// Instance names this process among the others; host name, process id and
 	// random characters.
@@ -83,7 +83,6 @@ const (
 	defaultBuckets  = 16
 	maxPrefixLen    = 64
 	minOwnership    = 500 * time.Millisecond
-	beatsPerTerm    = 5
 	longestSpan     = time.Hour
 	longestRemember = 7 * 24 * time.Hour
 )

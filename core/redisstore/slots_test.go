@@ -18,8 +18,8 @@ func TestRenewedThoughTakesHaveAllConnections(t *testing.T) {
 	config.Ownership = time.Hour // does not end, whatever the machine does meanwhile
 	config.Buckets = 1
 	s := open(t, config)
-	v := s.newServer("orders", idle)
-	if !v.acquireNow(t.Context(), 0) {
+	v := byHand(t, s, idle)
+	if !v.claimNow(t.Context(), 0) {
 		t.Fatal("bucket is not owned")
 	}
 	defer v.giveBack(t.Context(), 0)
@@ -48,8 +48,7 @@ func wantRenewed(t *testing.T, s *Store, v *server) {
 	}
 	first := end()
 	until(t, "Redis has prolonged it", func() bool {
-		v.renew(t.Context())
-		v.beside.Wait()
+		v.renew(t.Context(), time.Now().Add(v.term))
 		return end() > first
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,6 +37,10 @@ type Store struct {
 	owned   ownedBuckets
 	ids     *core.IDs
 	numbers numbers
+
+	loopMu    sync.Mutex
+	loop      *loop // while something is served
+	loopUsers int
 }
 
 var (
