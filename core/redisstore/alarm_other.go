@@ -4,41 +4,29 @@ package redisstore
 
 import "time"
 
-// alarm wakes its owner at a time, as precisely as the runtime's timers are.
-type alarm struct {
+// timer goes off as precisely as the runtime's timers do.
+type timer struct {
 	timer *time.Timer
-	c     chan struct{}
 	done  chan struct{}
 }
 
-func newAlarm() (*alarm, error) {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &alarm{timer: timer, c: make(chan struct{}, 1), done: make(chan struct{})}, nil
+func newTimer() (*timer, error) {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &timer{timer: t, done: make(chan struct{})}, nil
 }
 
-// run passes on the ticks until close is called.
-func (a *alarm) run() {
-	for {
-		select {
-		case <-a.timer.C:
-			select {
-			case a.c <- struct{}{}:
-			default:
-			}
-		case <-a.done:
-			return
-		}
-	}
-}
-
-// set makes the alarm go off once after d.
-func (a *alarm) set(d time.Duration) {
+// wait blocks until the timer goes off; it returns false when it is closed.
+func (t *timer) wait() bool {
 	select {
-	case <-a.c:
-	default:
+	case <-t.timer.C:
+		return true
+	case <-t.done:
+		return false
 	}
-	a.timer.Reset(max(1, d))
 }
 
-func (a *alarm) close() { close(a.done) }
+// set has the timer go off once after d.
+func (t *timer) set(d time.Duration) { t.timer.Reset(d) }
+
+func (t *timer) close() { close(t.done) }

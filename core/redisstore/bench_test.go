@@ -126,7 +126,7 @@ func openBench(b *testing.B, buckets int) *Store {
 
 func ownBench(b *testing.B, s *Store) *bucket {
 	owned := &bucket{store: s, sink: "orders", keys: s.keys.bucket("orders", 0), token: "bench"}
-	if err := s.newServer("orders", nil).cutOff(b.Context(), owned); err != nil {
+	if err := s.cutOff(b.Context(), owned); err != nil {
 		b.Fatal(err)
 	}
 	return owned

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,13 +20,17 @@ type bucket struct {
 	keys   []string
 	token  string
 	alarm  *alarm
+	sleep  *sleeper
 	woken  chan struct{} // holds one signal
 	hand   []held
-	// failing: so many messages failed of late that takes await their turn, too.
+	// failing: so many messages failed of late that takes use the slots of such calls.
 	failing bool
 	takes   int64 // so far; the number of the last tells Redis what a settle is of
 	newer   newerRecords
 	clock   clockOffset
+	// unswept is how many remembered ids an empty Take may be able to forget.
+	unswept    int
+	remembered time.Time // the last of them
 }
 
 var _ core.Bucket = (*bucket)(nil)
@@ -56,11 +61,15 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 		b.takes++
 	}
 	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max+b.newer.count, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
-	done := b.turn(b.failing)
-	sent := time.Now()
-	b.store.run(ctx, b.store.serving, c)
+	at := &b.store.takes
+	if b.failing {
+		at = &b.store.failing
+	}
+	sent, err := b.run(ctx, at, c)
 	received := time.Now()
-	done()
+	if err != nil {
+		return core.Batch{}, err
+	}
 	reply, err := c.Slice()
 	switch {
 	case err != nil:
@@ -89,7 +98,33 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	if b.newer.count > 0 {
 		return b.leaveNewer(ctx, batch, max)
 	}
+	if len(batch.Messages) == 0 {
+		b.swept()
+	}
 	return batch, nil
+}
+
+// sweptByTake is how many remembered ids a Take forgets that finds nothing, see take.lua.
+const sweptByTake = 400
+
+// swept counts such a Take, if what is remembered is old enough.
+func (b *bucket) swept() {
+	if time.Since(b.remembered).Milliseconds() > b.store.config.window(b.sink) {
+		b.unswept = max(0, b.unswept-sweptByTake)
+	}
+}
+
+// run runs a call when one of the slots is free, and tells when that was. It
+// returns an error if the call was not made.
+func (b *bucket) run(ctx context.Context, s *slots, c call) (sent time.Time, err error) {
+	leave, err := s.enter(ctx, b.store.serving, c.key())
+	if err != nil {
+		return time.Time{}, fmt.Errorf("wait for a slot at the server of %s: %w: %w", b, core.ErrUnavailable, err)
+	}
+	defer leave()
+	sent = time.Now()
+	b.store.run(ctx, b.store.serving, c)
+	return sent, nil
 }
 
 // maxTakeBytes bounds the records of one Take, so that large bodies make
@@ -162,189 +197,12 @@ func (b *bucket) Settle(ctx context.Context, outcomes ...core.Outcome) error {
 	return b.settle(ctx, outcomes)
 }
 
-// A message that failed is several times the work of one that was delivered, and what
-// other sinks want of Redis waits meanwhile. So one call tells of settlePart of them at
-// most, and where they are many, an instance makes turnsAtOnce calls at a time; one that
-// has waited for turnPatience goes all the same, as a server that does not answer must
-// not hold up what is for the others.
-const (
-	settlePart   = 50
-	turnsAtOnce  = 2
-	turnPatience = 50 * time.Millisecond
-)
-
-// settle is Settle also when this process knows of nothing in hand.
-func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
-	parts := b.settleParts(outcomes)
-	for n, part := range parts {
-		more := 0
-		if n+1 < len(parts) {
-			more = 1
-		}
-		args := append(make([]any, 0, 5+len(part.args)), b.token, b.store.config.window(b.sink), b.takes, more, part.groups)
-		c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, part.args...)...)
-		done := b.turn(part.failed > 1)
-		b.store.run(ctx, b.store.serving, c)
-		done()
-		owned, err := c.Int()
-		switch {
-		case err != nil:
-			return fault("settle", err)
-		case owned == 0:
-			return core.ErrOwnershipLost
-		}
-	}
-	b.failing = len(parts) > 1
-	b.hand = b.hand[:0]
-	return nil
-}
-
-// turn awaits a turn for a call about messages that fail, and returns what ends it.
-func (b *bucket) turn(failing bool) (done func()) {
-	if !failing {
-		return func() {}
-	}
-	patience := time.NewTimer(turnPatience)
-	defer patience.Stop()
-	select {
-	case b.store.turns <- struct{}{}:
-		return func() { <-b.store.turns }
-	case <-patience.C:
-		return func() {}
-	}
-}
-
-// settleParts sorts outcomes into the groups that settle.lua takes, in one part or
-// more. Of a batch that went well, all of a priority is one group.
-func (b *bucket) settleParts(outcomes []core.Outcome) []settleArgs {
-	var lots [core.MaxPriority + 1]settleLot
-	for _, h := range b.hand {
-		lots[h.priority].inHand++
-	}
-	var remember []any
-	find := b.finder()
-	for n, o := range outcomes {
-		h, ok := find(n, o.ID)
-		if !ok {
-			continue
-		}
-		lots[h.priority].add(o, h)
-		if o.State == core.Delivered && !h.generated {
-			remember = append(remember, h.id)
-		}
-	}
-	part := settleArgs{args: make([]any, 0, len(outcomes)+8)}
-	part.add("m", 0, 1, remember)
-	for p := range lots {
-		part.addDelivered(p, &lots[p])
-	}
-	parts := []settleArgs{part}
-	for p := range lots {
-		parts = addFailed(parts, "b", p, 3, lots[p].back)
-		parts = addFailed(parts, "x", p, 2, lots[p].dead)
-	}
-	return parts
-}
-
-// settleLot is what became of the messages of one priority: what settle.lua is to
-// be told, in the order of the outcomes.
-type settleLot struct {
-	inHand         int
-	ids, delivered []any // delivered: members
-	back, dead     []any
-}
-
-func (l *settleLot) add(o core.Outcome, h held) {
-	if o.State == core.Delivered {
-		l.ids, l.delivered = append(l.ids, h.id), append(l.delivered, h.member)
-		return
-	}
-	if o.State == core.Expired {
-		o.Reason = reasonExpired
-	}
-	failed := failure{o.Attempts, h.deliverAt, o.Reason, o.Error}.String()
-	if o.State == core.Retrying {
-		l.back = append(l.back, h.member, ceilMillis(o.After), failed)
-		return
-	}
-	l.dead = append(l.dead, h.member, failed)
-}
-
-// settleArgs collects the groups of one call of settle.lua.
-type settleArgs struct {
-	args   []any
-	groups int
-	failed int // messages that failed
-}
-
-// add appends a group, unless it is empty. Each item is width arguments.
-func (g *settleArgs) add(how string, priority, width int, items []any) {
-	if len(items) == 0 {
-		return
-	}
-	g.args = append(append(g.args, how, priority, len(items)/width), items...)
-	g.groups++
-}
-
-func (g *settleArgs) addDelivered(priority int, l *settleLot) {
-	if len(l.delivered) == l.inHand {
-		g.add("a", priority, 1, l.ids)
-	} else {
-		g.add("d", priority, 1, l.delivered)
-	}
-}
-
-// addFailed appends messages that failed, in as many parts as it takes.
-func addFailed(parts []settleArgs, how string, priority, width int, items []any) []settleArgs {
-	for len(items) > 0 {
-		last := &parts[len(parts)-1]
-		n := min(settlePart-last.failed, len(items)/width)
-		if n == 0 {
-			parts = append(parts, settleArgs{})
-			continue
-		}
-		last.add(how, priority, width, items[:n*width])
-		last.failed += n
-		items = items[n*width:]
-	}
-	return parts
-}
-
-// finder finds each message in hand once. Outcomes mostly come in the order of
-// the hand, so a look in the same place mostly does.
-func (b *bucket) finder() func(at int, id string) (held, bool) {
-	used := make([]bool, len(b.hand))
-	var byID map[string]int
-	return func(at int, id string) (held, bool) {
-		if at >= len(b.hand) || b.hand[at].id != id {
-			if byID == nil {
-				byID = make(map[string]int, len(b.hand))
-				for n, h := range b.hand {
-					byID[h.id] = n
-				}
-			}
-			var ok bool
-			if at, ok = byID[id]; !ok {
-				return held{}, false
-			}
-		}
-		if used[at] {
-			return held{}, false
-		}
-		used[at] = true
-		return b.hand[at], true
-	}
-}
-
 // Wait implements core.Bucket.
 func (b *bucket) Wait(ctx context.Context, next time.Time) error {
-	wait := b.store.config.Guard
-	if !next.IsZero() {
-		wait = min(wait, b.clock.until(next))
-	}
-	b.alarm.set(wait)
+	b.alarm.set(b.sleep, b.wait(next))
+	defer b.alarm.unset(b.sleep)
 	select {
-	case <-b.alarm.c:
+	case <-b.sleep.c:
 	case <-b.woken:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -352,48 +210,26 @@ func (b *bucket) Wait(ctx context.Context, next time.Time) error {
 	return nil
 }
 
-// clockOffset estimates Redis's clock from the quickest exchange of late.
-type clockOffset struct {
-	offset time.Duration // Redis's clock minus ours, in the middle of the exchange
-	travel time.Duration // half of how long the exchange took
-	local  time.Time     // of ours; its monotonic reading is what counts
-	known  bool
-}
+// idleGuards is after about how many guard periods an owner looks into its bucket
+// though nothing woke it and the renewals tell that it has missed nothing.
+const idleGuards = 12
 
-// offsetAge is after how long a quick exchange gives way to a newer one, since
-// clocks drift.
-const offsetAge = 10 * time.Second
-
-func (c *clockOffset) observe(redis, sent, received time.Time) {
-	travel := received.Sub(sent) / 2
-	if c.known && travel > c.travel && received.Sub(c.local) < offsetAge {
-		return
+// wait is for how long to wait. A long wait ends a little before next, so that what
+// was found out of Redis's clock is not old when the message is due.
+func (b *bucket) wait(next time.Time) time.Duration {
+	guard := b.store.config.Guard
+	look := idleGuards*guard/2 + rand.N(idleGuards*guard)
+	if b.unswept > 0 {
+		look = guard
 	}
-	middle := sent.Add(travel)
-	*c = clockOffset{offset: redis.Sub(middle), travel: travel, local: middle, known: true}
-}
-
-// here is when, by our own clock, Redis's clock was at now: between sent and
-// received, and as early as the quickest exchange of late allows. So lateness that
-// is counted from there is too long by up to that exchange's time, and not too short.
-func (c *clockOffset) here(now, sent, received time.Time) time.Time {
-	at := c.local.Add(now.Sub(c.local.Add(c.offset)) - c.travel)
-	switch {
-	case at.Before(sent):
-		return sent
-	case at.After(received): // a clock was set
-		return received
+	if next.IsZero() {
+		return look
 	}
-	return at
-}
-
-// leastWait keeps a wait that was just too short from becoming a busy loop.
-const leastWait = 20 * time.Microsecond
-
-// until is how long to wait so that a request then sent arrives in Redis at t.
-func (c *clockOffset) until(t time.Time) time.Duration {
-	now := c.local.Add(time.Since(c.local) + c.offset)
-	return max(leastWait, t.Sub(now)-c.travel)
+	left := b.clock.until(next)
+	if left > guard {
+		left -= left / 16
+	}
+	return min(look, left)
 }
 
 var errStopping = errors.New("bucket is wanted back")

@@ -53,9 +53,9 @@ type Config struct {
 	AllowVolatile bool
 
 	// Ownership is how long a bucket stays with an instance that is not heard
-	// of; 5 s, at least 500 ms. It is renewed five times in that span.
+	// of; 5 s, at least 500 ms. It is renewed three times in that span.
 	Ownership time.Duration
-	// Guard is how often an owner looks into its bucket when nothing woke it; 5 s.
+	// Guard is after how long a wake-up that was lost is noticed at the latest; 5 s.
 	Guard time.Duration
 	// Instance names this process among the others; host name, process id and
 	// random characters.
@@ -86,7 +86,6 @@ const (
 	defaultBuckets  = 16
 	maxPrefixLen    = 64
 	minOwnership    = 500 * time.Millisecond
-	beatsPerTerm    = 5
 	longestSpan     = time.Hour
 	longestRemember = 7 * 24 * time.Hour
 )
@@ -165,15 +164,15 @@ const (
 	stateReload    = 5 * time.Second // of a cluster's slots; the default is a minute
 )
 
-// connect makes the client; it opens no connection yet.
-func (c Config) connect() redis.UniversalClient {
+// connect makes a client of at most this many connections to a server; it opens none yet.
+func (c Config) connect(size int) redis.UniversalClient {
 	options := &redis.UniversalOptions{
 		Addrs: c.Addrs, MasterName: c.MasterName, DB: c.DB, TLSConfig: c.TLS, ClientName: "delaybridge",
 		Username: c.Username, Password: c.Password,
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
 		DialTimeout: c.timeout / dialShare, DialerRetries: 1, ReadTimeout: c.timeout + c.DurabilityTimeout, WriteTimeout: c.timeout,
 		ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
-		PipelinePoolSize: -1, PoolSize: poolSize, MinIdleConns: 2,
+		PipelinePoolSize: -1, PoolSize: size, MinIdleConns: 2,
 	}
 	switch {
 	case c.MasterName != "":
@@ -186,5 +185,7 @@ func (c Config) connect() redis.UniversalClient {
 	return redis.NewClient(options.Simple())
 }
 
-// poolSize has room for the owners of a few sinks at once.
-const poolSize = 64
+const (
+	poolSize    = 64 // of callers
+	keepingSize = 8  // of leases: a pipeline of each kind, and some that a server does not answer
+)

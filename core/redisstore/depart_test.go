@@ -24,7 +24,7 @@ func TestStoppedBeforeItOwnsAnythingStillLeaves(t *testing.T) {
 	if err := b.Serve(ctx, "orders", func(context.Context, core.Bucket) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	live, err := a.client.ZRange(t.Context(), a.keys.members("orders"), 0, -1).Result()
+	live, err := a.client.ZRange(t.Context(), a.keys.live("orders"), 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

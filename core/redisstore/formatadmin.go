@@ -54,7 +54,7 @@ func (c Config) admin() (*Store, error) {
 		return nil, fmt.Errorf("configuration of the Redis store: %w", err)
 	}
 	c = c.withDefaults()
-	return &Store{config: c, client: c.connect(), scripts: newScripts(), keys: keySpace{prefix: c.Prefix}}, nil
+	return &Store{config: c, client: c.connect(1), scripts: newScripts(), keys: keySpace{prefix: c.Prefix}}, nil
 }
 
 func (s *Store) nothingStored() error {

@@ -200,19 +200,22 @@ func (s *Store) writeFormat(load []*pending) {
 	}
 }
 
-// readers are those of the instances that read all that is stored; all, if none
-// does. What only some can read is left to them, and if they are gone the others
-// deliver the rest. One that has just come counts as a reader until it is known.
-func (s *Store) readers(instances []string) []string {
-	f, met := s.formats.seen.Load(), int(s.formats.met.Load())
-	able := slices.DeleteFunc(slices.Clone(instances), func(name string) bool {
-		newest, known := f.reads(name)
-		return known && newest < max(f.Newest, met)
+// behind tells whether this instance, which reads up to newest, can't read all that is
+// stored.
+func (f *formats) behind(newest int) bool {
+	return newest < max(f.seen.Load().Newest, int(f.met.Load()))
+}
+
+// readElsewhere tells whether some of the instances reads all that is stored: then what
+// is stored is left to those. If none does, the others deliver the rest. One that has
+// just come counts as a reader until it is known.
+func (f *formats) readElsewhere(instances []string) bool {
+	seen := f.seen.Load()
+	stored := max(seen.Newest, int(f.met.Load()))
+	return slices.ContainsFunc(instances, func(name string) bool {
+		newest, known := seen.reads(name)
+		return !known || newest >= stored
 	})
-	if len(able) == 0 {
-		return instances
-	}
-	return able
 }
 
 // reads is the newest format that an instance reads.

@@ -265,7 +265,7 @@ func TestBucketGivenUpAtANewerRecord(t *testing.T) {
 	next := newVersion(t, c, "new")
 	defer serve(t, next, sink, core.RetryPolicy{})()
 	until(t, "new serves", func() bool {
-		return next.client.ZScore(t.Context(), next.keys.members("orders"), "new").Err() == nil
+		return next.client.ZScore(t.Context(), next.keys.live("orders"), "new").Err() == nil
 	})
 	park(t, next, &core.Message{ID: "newer"})
 	old.formats.mu.Lock()

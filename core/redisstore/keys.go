@@ -43,8 +43,11 @@ func (k keySpace) all(sink string) [][]string {
 
 func (k keySpace) meta() string { return k.prefix + ":meta" }
 
-// members is the set of the instances that serve a sink.
-func (k keySpace) members(sink string) string { return k.prefix + ":{" + sink + "}:members" }
+// live is the set of the instances that serve a sink, and plan which of its buckets
+// fall to each. Another prefix than that of their channel: an earlier version has a
+// set of that name, and other ideas of what falls to whom.
+func (k keySpace) live(sink string) string { return k.prefix + ":{" + sink + "}:live" }
+func (k keySpace) plan(sink string) string { return k.prefix + ":{" + sink + "}:plan" }
 
 // wakeChannel is where an instance hears of messages that came before the
 // first in one of its buckets.

@@ -60,7 +60,8 @@ func reserve(t *testing.T, owners map[string]string, k keySpace, sink string, nu
 		note(k.prefix+"\x00"+tag, owner)
 	}
 	owner := fmt.Sprintf("sink %q under %q", sink, k.prefix)
-	note(k.members(sink), owner)
+	note(k.live(sink), owner)
+	note(k.plan(sink), owner)
 	note("channel "+k.memberChannel(sink), owner)
 	note("channel "+k.wakeChannel("host-1-abcdef", sink), owner)
 	note(k.meta(), "prefix "+k.prefix)

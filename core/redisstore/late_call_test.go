@@ -89,7 +89,6 @@ type lateRig struct {
 	far, near *Store
 	link      *link
 	bucket    *bucket // of near
-	server    *server // of far
 }
 
 func newLateRig(t *testing.T, redis *servers.RedisServer, c Config) *lateRig {
@@ -101,7 +100,6 @@ func newLateRig(t *testing.T, redis *servers.RedisServer, c Config) *lateRig {
 	r.link, addr = newLink(t, c.Addrs[0])
 	c.Addrs = []string{addr}
 	r.far = open(t, c)
-	r.server = r.far.newServer("orders", nil)
 	return r
 }
 
@@ -132,7 +130,7 @@ func (r *lateRig) mustBury(t *testing.T, id string) {
 func (r *lateRig) content(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	for _, key := range append(r.near.keys.bucket("orders", 0), r.near.keys.members("orders")) {
+	for _, key := range append(r.near.keys.bucket("orders", 0), r.near.keys.live("orders"), r.near.keys.plan("orders")) {
 		if value, err := r.near.client.Dump(t.Context(), key).Result(); err == nil {
 			all[key] = value
 		} else if err != redis.Nil {
@@ -204,7 +202,7 @@ func TestLateCallHasNoEffect(t *testing.T) {
 				return asOwner(r).Settle(ctx, core.Outcome{ID: "m", State: core.Delivered})
 			}},
 		{"own", func(s *scripts) *script { return s.own }, taken,
-			run(func(ctx context.Context, r *lateRig) call { return r.server.ownCall(ctx, 0, r.bucket.token) })},
+			run(func(ctx context.Context, r *lateRig) call { return r.far.ownCall(ctx, "orders", 0, r.bucket.token) })},
 		{"renew", func(s *scripts) *script { return s.renew }, nil, run(func(ctx context.Context, r *lateRig) call {
 			return newCall(ctx, r.far.scripts.renew, r.bucket.keys, r.bucket.token, time.Hour.Milliseconds())
 		})},
@@ -212,7 +210,11 @@ func TestLateCallHasNoEffect(t *testing.T) {
 			return newCall(ctx, r.far.scripts.release, r.bucket.keys, r.bucket.token)
 		})},
 		{"beat", func(s *scripts) *script { return s.beat }, nil,
-			run(func(ctx context.Context, r *lateRig) call { return r.server.beatCall(ctx, time.Hour) })},
+			run(func(ctx context.Context, r *lateRig) call {
+				keys := r.far.keys
+				return newCall(ctx, r.far.scripts.beat, []string{keys.live("orders"), keys.plan("orders")},
+					"late", time.Hour.Milliseconds(), 1, keys.memberChannel("orders"), 0)
+			})},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -58,7 +58,7 @@ func TestLateTakeTouchesNothing(t *testing.T) {
 	}
 	wantPlace(t, s, "second", core.Scheduled)
 	// Another owner counts from one.
-	if err := b.store.newServer("orders", nil).cutOff(t.Context(), b); err != nil {
+	if err := b.store.cutOff(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	takeOne(t, b, "second")
@@ -68,7 +68,7 @@ func TestLateTakeTouchesNothing(t *testing.T) {
 		t.Fatal(c.Err())
 	}
 	other := &bucket{store: s, sink: "orders", keys: b.keys, token: "other"}
-	if err := s.newServer("orders", nil).cutOff(t.Context(), other); err != nil {
+	if err := s.cutOff(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	takeOne(t, other, "second")

@@ -2,126 +2,93 @@ package redisstore
 
 import (
 	"context"
-	"hash/fnv"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// beat says that this instance is alive, and asks who else is. One that is asked
-// for while another is on its way follows that, as the answer may be too old.
-func (v *server) beat(ctx context.Context) {
-	if v.beating || v.stopping {
+// beat has this instance count as alive, or no more if it stops, and asks which
+// buckets fall to it. One that is asked for while another is on its way follows
+// that, as the answer may be too old.
+func (v *server) beat() {
+	switch {
+	case v.departed:
+	case v.beating:
 		v.again = true
-		return
+	default:
+		v.beating, v.again = true, false
+		v.queued.beats = append(v.queued.beats, v)
 	}
-	v.beating, v.again = true, false
-	if v.formats.due() {
-		v.beside.Go(func() { v.refreshFormats(ctx, v.serving) })
-	}
-	c := v.beatCall(ctx, v.term)
-	v.runBeside(ctx, []call{c}, func(int) { v.beats <- c })
 }
 
-// beatCall has this instance count as alive for a while from now, or no more. It
-// answers with the instances that serve the sink.
-func (v *server) beatCall(ctx context.Context, alive time.Duration) call {
-	return newCall(ctx, v.scripts.beat, []string{v.keys.members(v.sink)}, v.config.Instance, alive.Milliseconds())
+// sendBeats sends the heartbeats of several sinks in one round trip to each server.
+func (l *loop) sendBeats(ctx context.Context, servers []*server) {
+	if len(servers) > 0 && l.formats.due() {
+		l.beside.Go(func() { l.refreshFormats(ctx, l.keeping) })
+	}
+	calls := make([]call, len(servers))
+	last := make([]bool, len(servers))
+	for n, v := range servers {
+		v.beatAt, last[n] = time.Now(), v.stopping
+		calls[n] = v.beatCall(ctx)
+	}
+	l.runBeside(ctx, calls, func(n int) { l.post(func() { servers[n].beaten(calls[n], last[n]) }) })
 }
 
-// beaten takes the buckets that fall to this instance, now that a heartbeat has told
-// which are alive.
-func (v *server) beaten(ctx context.Context, c call) {
-	live, err := c.StringSlice()
+// beatCall asks for the names of the others, too, if this instance can't read all that
+// is stored: it stands aside for those that can.
+func (v *server) beatCall(ctx context.Context) call {
+	alive, names := v.term.Milliseconds(), 0
+	if v.formats.behind(v.config.newest) {
+		names = 1
+	}
+	if v.stopping || v.aside && names == 1 {
+		alive = 0
+	}
+	return newCall(ctx, v.scripts.beat, []string{v.keys.live(v.sink), v.keys.plan(v.sink)},
+		v.config.Instance, alive, v.keys.buckets, v.keys.memberChannel(v.sink), names)
+}
+
+// beaten takes the buckets that fall to this instance, as a heartbeat has told.
+func (v *server) beaten(c call, last bool) {
+	reply, err := c.StringSlice()
 	v.beating = false
-	if v.stopping {
-		v.depart(ctx)
+	if last {
+		v.departed = true
 		return
 	}
-	v.heard(err)
-	if err == nil {
-		v.introduce(ctx)
-		v.rebalance(ctx, live)
+	if v.heard(err); err == nil && len(reply) > 0 && !v.stopping {
+		v.aside = v.formats.readElsewhere(reply[1:])
+		v.rebalance(parsePlan(reply[0]))
 	}
-	if v.again {
-		v.beat(ctx)
+	if v.again || v.stopping {
+		v.beat()
 	}
 }
 
-// introduce tells the others of this instance, once they can see that it is alive.
-func (v *server) introduce(ctx context.Context) {
-	if !v.known {
-		v.known = true
-		v.beside.Go(func() { v.announce(ctx) })
+// parsePlan reads the numbers of buckets.
+func parsePlan(plan string) (numbers []int) {
+	for text := range strings.FieldsSeq(plan) {
+		if n, err := strconv.Atoi(text); err == nil {
+			numbers = append(numbers, n)
+		}
 	}
+	return numbers
 }
 
 // rebalance gives back the buckets that fall to others and takes those that
 // fall to this instance and are free.
-func (v *server) rebalance(ctx context.Context, live []string) {
-	live = v.readers(live)
-	var wanted []int
-	for n := range v.keys.buckets {
-		mine := rendezvous(live, v.sink, n) == v.config.Instance
-		t := v.tenures[n]
-		switch {
-		case v.claimed[n]:
-			v.passed = true
-		case mine && t == nil:
-			wanted = append(wanted, n)
-		case !mine && t != nil:
+func (v *server) rebalance(mine []int) {
+	v.passed = v.passed || len(v.claimed) > 0
+	for _, n := range mine {
+		if v.leases[n] == nil && !v.claimed[n] {
+			v.claim(n)
+		}
+	}
+	for n, t := range v.leases {
+		if !slices.Contains(mine, n) {
 			t.cancel(errStopping)
 		}
 	}
-	v.acquire(ctx, wanted)
-}
-
-// rendezvous is the instance that a bucket falls to: that with the highest hash
-// of instance and bucket. When an instance comes or goes, only buckets that it
-// takes or leaves move.
-func rendezvous(live []string, sink string, number int) string {
-	var best string
-	var top uint64
-	for _, instance := range live {
-		h := fnv.New64a()
-		h.Write([]byte(instance + "\x00" + sink + "\x00" + strconv.Itoa(number)))
-		if sum := mix(h.Sum64()); best == "" || sum > top || sum == top && instance > best {
-			best, top = instance, sum
-		}
-	}
-	return best
-}
-
-// mix spreads the bits of a hash whose last bytes hardly reach its high bits.
-// It is the finalizer of MurmurHash3.
-func mix(h uint64) uint64 {
-	h ^= h >> 33
-	h *= 0xff51afd7ed558ccd
-	h ^= h >> 33
-	h *= 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
-}
-
-// announce tells the other instances that there is something to take or give. It
-// asks one server to pass that on, that of the heartbeats: as a command to a whole
-// cluster, the client library would first have some server list its commands, for
-// 5 s whatever ctx says.
-func (v *server) announce(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, v.config.timeout)
-	defer cancel()
-	node, err := nodeOf(ctx, v.serving, v.keys.members(v.sink))
-	if err == nil {
-		err = node.Publish(ctx, v.keys.memberChannel(v.sink), v.config.Instance).Err()
-	}
-	if err != nil {
-		v.log.Debug("announce", "err", err) // the others' heartbeats find out as well
-	}
-}
-
-// depart takes this instance out of the set of those that serve the sink, so
-// that its buckets fall to others from now on.
-func (v *server) depart(ctx context.Context) {
-	v.beside.Go(func() {
-		v.Store.run(ctx, v.serving, v.beatCall(ctx, 0))
-		v.announce(ctx)
-	})
 }

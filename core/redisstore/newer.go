@@ -31,7 +31,7 @@ func (n *newerRecords) met(record, id string) {
 func (b *bucket) leaveNewer(ctx context.Context, batch core.Batch, limit int) (core.Batch, error) {
 	b.store.formats.met.Store(int64(b.newer.format))
 	b.store.refreshFormats(ctx, b.store.serving)
-	members, err := b.store.serving.ZRange(ctx, b.store.keys.members(b.sink), 0, -1).Result()
+	members, err := b.store.serving.ZRange(ctx, b.store.keys.live(b.sink), 0, -1).Result()
 	seen := b.store.formats.seen.Load()
 	if err == nil && slices.ContainsFunc(members, func(name string) bool {
 		newest, _ := seen.reads(name)

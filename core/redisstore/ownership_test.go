@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,19 +81,42 @@ func TestInstancesShareTheBuckets(t *testing.T) {
 	}
 }
 
+// byHand is a server of sink orders whose loop is run by the test.
+func byHand(t *testing.T, s *Store, work func(context.Context, core.Bucket) error) *server {
+	t.Helper()
+	l, err := s.newLoop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.beside.Go(l.alarm.run)
+	t.Cleanup(func() {
+		close(l.stop)
+		l.finish()
+	})
+	v := l.newServer("orders", work)
+	l.servers[v.sink] = v
+	return v
+}
+
+// step sends what is queued and lets the loop know of one thing that came of it.
+func (l *loop) step(ctx context.Context) {
+	l.flush(ctx)
+	(<-l.posts)()
+}
+
 // ownByHand owns bucket 0 of sink orders, without renewing.
 func ownByHand(t *testing.T, s *Store) *bucket {
 	t.Helper()
 	held := make(chan *bucket, 1)
-	v := s.newServer("orders", func(ctx context.Context, b core.Bucket) error {
+	v := byHand(t, s, func(ctx context.Context, b core.Bucket) error {
 		held <- b.(*bucket)
 		<-ctx.Done()
 		return nil
 	})
-	until(t, "bucket is free", func() bool { return v.acquireNow(t.Context(), 0) })
+	until(t, "bucket is free", func() bool { return v.claimNow(t.Context(), 0) })
 	t.Cleanup(func() {
-		v.tenures[0].cancel(errStopping)
-		<-v.ended
+		v.leases[0].cancel(errStopping)
+		v.step(context.Background())
 	})
 	select {
 	case b := <-held:
@@ -105,18 +127,19 @@ func ownByHand(t *testing.T, s *Store) *bucket {
 	}
 }
 
-// acquireNow is acquire for one bucket; it tells whether the bucket is owned.
-func (v *server) acquireNow(ctx context.Context, number int) bool {
-	v.acquire(ctx, []int{number})
-	v.answered(ctx, <-v.claims)
-	return v.tenures[number] != nil
+// claimNow asks for one bucket; it tells whether the bucket is owned.
+func (v *server) claimNow(ctx context.Context, number int) bool {
+	v.claim(number)
+	v.step(ctx)
+	return v.leases[number] != nil
 }
 
-// giveBack ends the ownership of a bucket and waits until all that goes on has ended.
+// giveBack ends the lease of a bucket and waits until all that goes on has ended.
 func (v *server) giveBack(ctx context.Context, number int) {
-	v.tenures[number].cancel(errStopping)
-	v.leaveBucket(ctx, <-v.ended)
-	v.beside.Wait()
+	v.leases[number].cancel(errStopping)
+	for v.step(ctx); v.handing > 0; {
+		v.step(ctx)
+	}
 }
 
 // idle is work that does nothing for as long as it may.
@@ -173,7 +196,7 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	var began time.Time
 	var logged bytes.Buffer
 	cause := make(chan error, 1)
-	v := s.newServer("orders", func(ctx context.Context, _ core.Bucket) error {
+	v := byHand(t, s, func(ctx context.Context, _ core.Bucket) error {
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
 		return nil
@@ -181,7 +204,7 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	v.log = slog.New(slog.NewTextHandler(&logged, nil))
 	until(t, "bucket is owned", func() bool {
 		began = time.Now()
-		return v.acquireNow(t.Context(), 0)
+		return v.claimNow(t.Context(), 0)
 	})
 	select {
 	case err := <-cause:
@@ -194,11 +217,12 @@ func TestOwnershipThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	if took := time.Since(began); took < config.Ownership-50*time.Millisecond || took > config.Ownership+30*time.Second {
 		t.Errorf("ended after %s, want about %s", took, config.Ownership)
 	}
-	v.leaveBucket(t.Context(), <-v.ended)
-	v.beside.Wait()
-	v.stopping = true // without heartbeats
-	v.turn(t.Context())
-	v.turn(t.Context())
+	for v.step(t.Context()); v.handing > 0; {
+		v.step(t.Context())
+	}
+	for n := range 3 {
+		v.turn(time.Now().Add(time.Duration(n) * time.Hour))
+	}
 	if n := strings.Count(logged.String(), "ownership of buckets was lost"); n != 1 {
 		t.Errorf("logged %d times that the bucket was lost:\n%s", n, logged.String())
 	}
@@ -209,54 +233,25 @@ func TestRenewalProlongs(t *testing.T) {
 	config := freshConfig(t)
 	config.Buckets, config.Ownership = 1, time.Hour
 	s := open(t, config)
-	v := s.newServer("orders", idle)
-	if !v.acquireNow(t.Context(), 0) {
+	v := byHand(t, s, idle)
+	if !v.claimNow(t.Context(), 0) {
 		t.Fatal("bucket is not owned")
 	}
-	end := func() int64 {
-		ms, err := s.client.HGet(t.Context(), s.keys.bucket("orders", 0)[0], "until").Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ms
-	}
-	first := end()
-	until(t, "Redis has prolonged it", func() bool {
-		v.renew(t.Context())
-		v.beside.Wait()
-		return end() > first
-	})
+	wantRenewed(t, s, v)
 	v.giveBack(t.Context(), 0)
 }
 
-// TestOthersAreToldOnceTheyCanSee: an announcement before the first heartbeat has
-// others look and find nobody new, until their own next heartbeat.
-func TestOthersAreToldOnceTheyCanSee(t *testing.T) {
+// TestOthersHearOfANewInstance: that and the hand-over, and need not wait for their
+// next heartbeat.
+func TestOthersHearOfANewInstance(t *testing.T) {
 	config := freshConfig(t)
 	config.Ownership = time.Hour // nobody looks by the clock
 	a := open(t, config)
 	b := second(t, a, "b")
 	defer serve(t, a, newCollector(0), core.RetryPolicy{})()
 	until(t, "a owns all", func() bool { return len(a.owned.owns("orders")) == 16 })
-	told := make(chan struct{}) // closed when the others are, too early
-	var passed atomic.Bool      // a heartbeat has
-	b.serving.AddHook(around(func(name string, run func() error) error {
-		switch {
-		case passed.Load():
-		case name == "publish":
-			t.Error("the others were told of what they can't see yet")
-			close(told)
-		case name == b.scripts.beat.sha:
-			select { // as if it had a longer way
-			case <-told:
-			case <-time.After(200 * time.Millisecond):
-			}
-			defer passed.Store(true)
-		}
-		return run()
-	}))
 	defer serve(t, b, newCollector(0), core.RetryPolicy{})()
-	until(t, "b owns some", func() bool { return len(b.owned.owns("orders")) > 0 })
+	until(t, "both own half", func() bool { return len(b.owned.owns("orders")) == 8 && len(a.owned.owns("orders")) == 8 })
 }
 
 // TestClaimThatFallsToAnother: who else is there may come to be known while a claim
@@ -265,38 +260,16 @@ func TestClaimThatFallsToAnother(t *testing.T) {
 	config := freshConfig(t)
 	config.Buckets, config.Ownership = 1, time.Hour
 	s := open(t, config)
-	v := s.newServer("orders", idle)
-	v.acquire(t.Context(), []int{0})
-	v.rebalance(t.Context(), []string{"another"})
-	v.answered(t.Context(), <-v.claims)
-	if len(v.tenures) != 1 || !v.beating {
-		t.Fatalf("%d buckets are owned, and that nobody looks again is %v", len(v.tenures), !v.beating)
+	v := byHand(t, s, idle)
+	v.claim(0)
+	v.rebalance(nil)
+	v.step(t.Context())
+	if len(v.leases) != 1 || !v.beating {
+		t.Fatalf("%d buckets are owned, and that nobody looks again is %v", len(v.leases), !v.beating)
 	}
 	v.stopping = true
-	v.beaten(t.Context(), <-v.beats)
+	v.step(t.Context())
 	v.giveBack(t.Context(), 0)
-}
-
-func TestRendezvousMovesOnlyWhatItMust(t *testing.T) {
-	const buckets = 1000
-	all := []string{"a", "b", "c", "d"}
-	counts := make(map[string]int)
-	for n := range buckets {
-		owner := rendezvous(all, "orders", n)
-		counts[owner]++
-		without := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == "d" })
-		if after := rendezvous(without, "orders", n); owner != "d" && after != owner {
-			t.Fatalf("bucket %d moved from %s to %s though only d left", n, owner, after)
-		}
-	}
-	for _, name := range all {
-		if counts[name] < buckets/4-80 || counts[name] > buckets/4+80 {
-			t.Errorf("%s has %d of %d buckets", name, counts[name], buckets)
-		}
-	}
-	if rendezvous(nil, "orders", 0) != "" {
-		t.Error("without instances there is an owner")
-	}
 }
 
 func TestEarlierMessageWakesOwnerOfAnotherInstance(t *testing.T) {

@@ -2,153 +2,132 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"strconv"
-	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// server is one Serve: it keeps this instance in the set of those that serve
-// the sink, and owns the buckets that fall to it. Its fields belong to the loop
-// of run, which waits for no server: one that does not answer must not keep what
-// the others hold from being renewed.
+// server is one Serve: it keeps this instance among those that serve the sink, and
+// the leases of the buckets that fall to it. Its fields belong to the loop.
 type server struct {
-	*Store
+	*loop
 	sink     string
 	work     func(context.Context, core.Bucket) error
-	term     time.Duration
-	tenures  map[int]*tenure
-	claimed  map[int]bool // buckets of which an ownership is being asked for
+	leases   map[int]*lease
+	claimed  map[int]bool // buckets of which a lease is being asked for
 	passed   bool         // a rebalance has passed some of those over
 	beating  bool         // a heartbeat is on its way
 	again    bool         // and another one is to follow
-	known    bool         // a heartbeat has got through
+	silent   bool         // Redis did not answer the last heartbeat
+	beatAt   time.Time    // when the last heartbeat was asked for
+	aside    bool         // others read what this instance can't, so that no bucket falls to it
 	stopping bool
-	silent   bool // Redis did not answer the last heartbeat
-	lost     int  // ownerships since the last turn
+	departed bool // the others know that it stops, or can't be told
+	handing  int  // buckets that are being handed over
+	lost     int  // leases since that was last logged
+	done     chan struct{}
 	log      *slog.Logger
-
-	// What was found out beside the loop.
-	beats  chan call
-	claims chan *claim
-	ended  chan *tenure
-	beside sync.WaitGroup
 }
 
-func (s *Store) newServer(sink string, work func(context.Context, core.Bucket) error) *server {
-	return &server{Store: s, sink: sink, work: work, term: s.config.Ownership,
-		tenures: make(map[int]*tenure), claimed: make(map[int]bool),
-		beats: make(chan call, 1), claims: make(chan *claim, s.keys.buckets), ended: make(chan *tenure, s.keys.buckets),
-		log: s.config.Log.With("sink", sink, "instance", s.config.Instance)}
+func (l *loop) newServer(sink string, work func(context.Context, core.Bucket) error) *server {
+	return &server{loop: l, sink: sink, work: work, leases: make(map[int]*lease), claimed: make(map[int]bool),
+		done: make(chan struct{}), log: l.config.Log.With("sink", sink, "instance", l.config.Instance)}
 }
 
-// Serve implements core.Store.
+// Serve implements core.Store. A sink is served once at a time.
 func (s *Store) Serve(ctx context.Context, sink string, work func(context.Context, core.Bucket) error) error {
-	v := s.newServer(sink, work)
-	defer v.stopped()
-	return v.run(ctx)
-}
-
-func (v *server) run(ctx context.Context) error {
-	// What ends the ownerships must still reach Redis when ctx has ended.
-	inner := context.WithoutCancel(ctx)
-	pubsub := v.serving.Subscribe(inner, v.keys.wakeChannel(v.config.Instance, v.sink), v.keys.memberChannel(v.sink))
-	defer pubsub.Close()
-	heard := pubsub.ChannelWithSubscriptions()
-	tick := time.NewTicker(v.term / beatsPerTerm)
-	defer tick.Stop()
-	stop := ctx.Done()
-	v.beat(inner)
-	for !v.finished() {
-		select {
-		case <-stop:
-			stop = nil
-			v.leave(inner)
-		case <-tick.C:
-			v.turn(inner)
-		case note, open := <-heard:
-			if !open { // the store has been closed, against its contract
-				heard = nil
-			}
-			v.hear(inner, note)
-		case c := <-v.beats:
-			v.beaten(inner, c)
-		case c := <-v.claims:
-			v.answered(inner, c)
-		case t := <-v.ended:
-			v.leaveBucket(inner, t)
-		}
+	l, err := s.join()
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
 	}
-	v.beside.Wait()
+	defer s.part(l)
+	v := l.newServer(sink, work)
+	defer v.stopped()
+	taken := make(chan bool, 1)
+	inner := context.WithoutCancel(ctx)
+	l.post(func() { taken <- !l.enter(inner, v) })
+	if <-taken {
+		return fmt.Errorf("serve: sink %s is served already", sink)
+	}
+	<-ctx.Done()
+	l.post(v.leave)
+	<-v.done
 	return nil
 }
 
-// finished tells whether nothing is left to do, and nothing owned.
-func (v *server) finished() bool {
-	return v.stopping && !v.beating && len(v.claimed) == 0 && len(v.tenures) == 0
-}
-
-// runBeside runs calls beside the loop, within a third of an ownership and with a
-// pipeline of its own for each server. It is done with each call as soon as that has
-// its result: another server may not answer for long.
-func (v *server) runBeside(ctx context.Context, calls []call, done func(n int)) {
-	if len(calls) == 0 {
-		return
-	}
-	v.beside.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, v.term/3)
-		defer cancel()
-		byServer(ctx, v.serving, calls, func(p *part) {
-			if p.node != nil {
-				v.Store.run(ctx, v.serving, p.calls...)
-			}
-			for _, n := range p.at {
-				done(n)
-			}
-		})
-	})
-}
-
-// turn prolongs what is owned, and sees who else is there.
-func (v *server) turn(ctx context.Context) {
-	for ; v.lost > 0; v.lost-- {
-		v.warn("ownership of buckets was lost, as it was not renewed in time; what was being delivered is delivered again", v.sink)
-	}
-	v.renew(ctx)
-	v.beat(ctx)
-}
-
-// hear takes what another instance said, or that the line to Redis is back, so
-// that something may have gone unheard.
-func (v *server) hear(ctx context.Context, note any) {
-	switch n := note.(type) {
-	case *redis.Subscription:
-		v.owned.wakeAll(v.sink)
-	case *redis.Message:
-		if n.Channel == v.keys.memberChannel(v.sink) {
-			if n.Payload != v.config.Instance {
-				v.beat(ctx)
-			}
-			return
+// join returns the loop that all Serves share; the first starts it.
+func (s *Store) join() (*loop, error) {
+	s.loopMu.Lock()
+	defer s.loopMu.Unlock()
+	if s.loop == nil {
+		l, err := s.newLoop()
+		if err != nil {
+			return nil, err
 		}
-		if number, err := strconv.Atoi(n.Payload); err == nil {
-			v.owned.wake(v.sink, number)
-		}
+		s.loop = l
+		go l.run(context.Background())
+	}
+	s.loopUsers++
+	return s.loop, nil
+}
+
+// part is the end of a Serve. The last waits until the loop has ended.
+func (s *Store) part(l *loop) {
+	s.loopMu.Lock()
+	defer s.loopMu.Unlock()
+	if s.loopUsers--; s.loopUsers == 0 {
+		close(l.stop)
+		<-l.ended
+		s.loop = nil
+	}
+}
+
+// enter begins to serve a sink, unless that is served already.
+func (l *loop) enter(ctx context.Context, v *server) bool {
+	if l.servers[v.sink] != nil {
+		return false
+	}
+	l.servers[v.sink] = v
+	for _, name := range l.channelsOf(v.sink) {
+		l.channel[name] = v
+	}
+	l.listen(ctx)
+	v.beat()
+	return true
+}
+
+// forget is the end of serving a sink.
+func (l *loop) forget(sink string) {
+	delete(l.servers, sink)
+	for _, name := range l.channelsOf(sink) {
+		delete(l.channel, name)
 	}
 }
 
 // leave gives everything back. A heartbeat on its way would undo a departure, so
 // that one waits for the other.
-func (v *server) leave(ctx context.Context) {
+func (v *server) leave() {
 	v.stopping = true
-	for _, t := range v.tenures {
+	for _, t := range v.leases {
 		t.cancel(errStopping)
 	}
-	if !v.beating {
-		v.depart(ctx)
+	v.beat()
+}
+
+// finished tells whether nothing is left to do, and nothing owned.
+func (v *server) finished() bool {
+	return v.departed && !v.beating && v.handing == 0 && len(v.claimed) == 0 && len(v.leases) == 0
+}
+
+// turn sends a heartbeat if it is time to, and logs what was lost.
+func (v *server) turn(now time.Time) {
+	if !v.silent && now.Sub(v.beatAt) < v.term/renewalsPerTerm {
+		return
 	}
+	for ; v.lost > 0; v.lost-- {
+		v.warn("ownership of buckets was lost, as it was not renewed in time; what was being delivered is delivered again", v.sink)
+	}
+	v.beat()
 }

@@ -98,7 +98,7 @@ func TestOwnerAfterAHalfDoneSettle(t *testing.T) {
 			server.MustDo("ACL", "SETUSER", "u", "-"+command)
 			b.settle(t.Context(), outcomes)
 			server.MustDo("ACL", "SETUSER", "u", "+@all")
-			if err := s.newServer("orders", nil).cutOff(t.Context(), b); err != nil {
+			if err := s.cutOff(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 			batch, err := b.Take(t.Context(), core.MaxTake)

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,10 +27,12 @@ import (
 type Store struct {
 	config  Config
 	client  redis.UniversalClient
-	serving redis.UniversalClient // of what Serve does: no callers, however many, keep it from a connection
+	serving redis.UniversalClient // of takes and settles: no callers, however many, keep them from a connection
+	keeping redis.UniversalClient // of leases: no takes, however many, do
+	takes   slots
+	settles slots
+	failing slots // of calls about messages that fail
 	scripts *scripts
-	// turns holds one for each call about messages that fail, but for those that lost patience.
-	turns   chan struct{}
 	keys    keySpace
 	durable durability
 	// lookEvery is how often a server is asked whether it is safe to park there.
@@ -43,6 +46,10 @@ type Store struct {
 	summary   core.LogSummary
 
 	silentSinks atomic.Int64 // those whose last heartbeat failed
+
+	loopMu    sync.Mutex
+	loop      *loop // while something is served
+	loopUsers int
 }
 
 var (
@@ -61,7 +68,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, fmt.Errorf("configuration of the Redis store: %w", err)
 	}
 	config = config.withDefaults()
-	s := &Store{config: config, client: config.connect(), serving: config.connect(), scripts: newScripts(), ids: core.NewIDs(), turns: make(chan struct{}, turnsAtOnce)}
+	s := &Store{config: config, client: config.connect(poolSize), serving: config.connect(2*callsAtOnce + failingAtOnce), keeping: config.connect(keepingSize),
+		takes: slots{most: callsAtOnce}, settles: slots{most: callsAtOnce}, failing: slots{most: failingAtOnce},
+		scripts: newScripts(), ids: core.NewIDs()}
 	s.parker.store, s.lookEvery = s, watchEvery
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
@@ -98,7 +107,7 @@ func (s *Store) prepare(ctx context.Context) error {
 func (s *Store) Close() error {
 	s.summary.Flush()
 	s.withdraw()
-	if err := errors.Join(s.client.Close(), s.serving.Close()); err != nil {
+	if err := errors.Join(s.client.Close(), s.serving.Close(), s.keeping.Close()); err != nil {
 		return fmt.Errorf("close Redis client: %w", err)
 	}
 	return nil

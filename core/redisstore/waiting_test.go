@@ -85,7 +85,7 @@ func TestRenewedThoughOtherCallsHang(t *testing.T) {
 	s := open(t, config)
 	var free sync.RWMutex // taken: heartbeats and announcements stand still, though their time is over
 	var renewals atomic.Int64
-	s.serving.AddHook(around(func(name string, run func() error) error {
+	s.keeping.AddHook(around(func(name string, run func() error) error {
 		switch name {
 		case "publish", s.scripts.beat.sha:
 			free.RLock()

@@ -153,7 +153,7 @@ func (r *run) leftInRedis() []string {
 	var left []string
 	for _, k := range keys {
 		name, _ := k.(string)
-		if !strings.HasSuffix(name, ":owner") && !strings.HasSuffix(name, ":members") && !strings.HasSuffix(name, ":meta") {
+		if !strings.HasSuffix(name, ":owner") && !strings.HasSuffix(name, ":live") && !strings.HasSuffix(name, ":plan") && !strings.HasSuffix(name, ":meta") {
 			left = append(left, name)
 		}
 	}

@@ -71,7 +71,7 @@ func (s *Store) fields() []field {
 		number("replicas", &s.Replicas, "1", "1", "16", "that must have a message, for replicated"),
 		duration("durability_timeout", &s.DurabilityTimeout, "2s", "10ms", "1m", "for replicas or disk to confirm"),
 		duration("ownership", &s.Ownership, "5s", "1s", "10m", "for which a bucket stays with an instance that has gone silent"),
-		duration("guard", &s.Guard, "5s", "100ms", "1m", "longest sleep of an idle bucket, in case a wake-up was lost"),
+		duration("guard", &s.Guard, "5s", "100ms", "1m", "longest time until a wake-up that was lost is noticed"),
 		duration("dedupe_window", &s.DedupeWindow, "2m", "0s", "7d", "for which the id of a settled message is remembered; 0s is off"),
 	}
 }

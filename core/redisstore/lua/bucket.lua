@@ -2,6 +2,7 @@
 -- All keys of a bucket share the hash tag {sink:nn}, so they lie in one slot.
 --
 --   KEYS[1]    owner     hash  token, epoch, until (ms), wake (channel): the ownership
+--                              wakes: how often its owner was woken
 --                              seq: the last acceptance number; prio: highest priority used
 --                              large: some record was larger than 64 KiB
 --                              hand: highest due time handed out; h0..h9: how many of each

@@ -21,5 +21,5 @@ if o[3] then
   end
   redis.call('HDEL', owner, 'hand')
 end
-redis.call('HSET', owner, 'token', ARGV[1], 'wake', ARGV[2], 'until', now + ARGV[3])
+redis.call('HSET', owner, 'token', ARGV[1], 'wake', ARGV[2], 'until', now + ARGV[3], 'wakes', 0)
 return redis.call('HINCRBY', owner, 'epoch', 1)

@@ -1,0 +1,244 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// claim asks for the lease of one bucket.
+type claim struct {
+	*server
+	call
+	number int
+	token  string
+	asked  time.Time
+}
+
+// lease is the right to one bucket, for a time.
+type lease struct {
+	*server
+	bucket   *bucket
+	cancel   context.CancelCauseFunc
+	expiry   *time.Timer // ends the lease by our own clock if Redis can't be reached
+	asked    time.Time   // when it was last to be renewed; the loop's
+	renewing atomic.Bool // it is being renewed
+	failed   atomic.Bool // Redis did not answer the last renewal
+	wakes    int64       // of the bucket, so far; the renewal's, as is clock
+	clock    clockRange
+	lost     bool // it ended before it was handed over; known when it has ended
+}
+
+// claim asks for the lease of a bucket; answered is called with what comes of it.
+func (v *server) claim(number int) {
+	v.claimed[number] = true
+	v.queued.claims = append(v.queued.claims, &claim{server: v, number: number, token: v.config.Instance + ":" + rand.Text()[:13]})
+}
+
+// sendClaims sends claims in one round trip to each server.
+func (l *loop) sendClaims(ctx context.Context, claims []*claim) {
+	asked, calls := time.Now(), make([]call, len(claims))
+	for n, c := range claims {
+		c.asked, c.call = asked, c.ownCall(ctx, c.sink, c.number, c.token)
+		calls[n] = c.call
+	}
+	l.runBeside(ctx, calls, func(n int) { l.post(func() { claims[n].answered(claims[n]) }) })
+}
+
+// answered deals with what Redis has answered to a claim. After the last of several
+// it looks once more at what fell to whom meanwhile.
+func (v *server) answered(c *claim) {
+	delete(v.claimed, c.number)
+	if epoch, err := c.Int64(); err != nil {
+		v.warnOf(c.number, "take ownership failed", err)
+	} else if epoch > 0 {
+		v.enter(c, epoch)
+	}
+	if v.passed && len(v.claimed) == 0 {
+		v.passed = false
+		v.beat()
+	}
+}
+
+// enter begins a lease. By our own clock it ends a term after the request for
+// it was sent, which is never later than Redis ends it. Renewals of leases that begin
+// together are spread, so that they don't come together.
+func (v *server) enter(c *claim, epoch int64) {
+	b := &bucket{store: v.Store, sink: v.sink, number: c.number, keys: v.keys.bucket(v.sink, c.number), token: c.token,
+		alarm: v.alarm, sleep: newSleeper(), woken: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	spread := time.Duration(mathrand.Int64N(int64(v.renewEvery())))
+	t := &lease{server: v, bucket: b, cancel: cancel, asked: c.asked.Add(-spread)}
+	t.expiry = time.AfterFunc(time.Until(c.asked.Add(v.term)), func() { cancel(core.ErrOwnershipLost) })
+	v.leases[c.number] = t
+	v.owned.set(v.sink, c.number, b)
+	v.log.Debug("bucket owned", "bucket", c.number, "epoch", epoch)
+	if v.stopping {
+		cancel(errStopping)
+	}
+	go v.hold(ctx, t)
+}
+
+// workPause is how long a work that failed rests before it is run again.
+const workPause = 500 * time.Millisecond
+
+// hold runs work on a bucket for as long as it is owned.
+func (v *server) hold(ctx context.Context, t *lease) {
+	for ctx.Err() == nil {
+		err := v.work(ctx, t.bucket)
+		if errors.Is(err, core.ErrOwnershipLost) {
+			t.cancel(core.ErrOwnershipLost)
+		}
+		if errors.Is(err, errNewer) {
+			v.log.Warn("bucket is left to an instance of the newer version", "bucket", t.bucket.number, "err", err)
+			t.cancel(errStopping)
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		v.warnOf(t.bucket.number, "work on bucket failed and is run again", err)
+		select {
+		case <-time.After(workPause):
+		case <-ctx.Done():
+		}
+		v.release(ctx, t)
+	}
+	t.lost = errors.Is(context.Cause(ctx), core.ErrOwnershipLost)
+	v.post(func() { v.leaveBucket(t) })
+}
+
+// release puts back what a failed work left in hand: untouched if the work never
+// got to know of it, else with an attempt more, as it may have been sent.
+func (v *server) release(ctx context.Context, t *lease) {
+	var err error
+	if b := t.bucket; len(b.hand) == 0 {
+		err = b.settle(ctx, nil)
+	} else {
+		err = v.Store.cutOff(ctx, b)
+	}
+	if errors.Is(err, core.ErrOwnershipLost) {
+		t.cancel(core.ErrOwnershipLost)
+	}
+}
+
+// cutOff owns a bucket anew that is owned already, so that what is in hand goes
+// back as for an owner who has died. If it fails, so does the next Take.
+func (s *Store) cutOff(ctx context.Context, b *bucket) error {
+	c := s.ownCall(ctx, b.sink, b.number, b.token)
+	if _, err := b.run(ctx, &s.settles, c); err != nil {
+		return err
+	}
+	switch epoch, err := c.Int64(); {
+	case err != nil:
+		return fault("own", err)
+	case epoch <= 0:
+		return core.ErrOwnershipLost
+	}
+	b.hand = b.hand[:0]
+	return nil
+}
+
+func (s *Store) ownCall(ctx context.Context, sink string, number int, token string) call {
+	return newCall(ctx, s.scripts.own, s.keys.bucket(sink, number), token,
+		s.keys.wakeChannel(s.config.Instance, sink), s.config.Ownership.Milliseconds())
+}
+
+// leaveBucket is for a bucket whose work has returned. It does not wait until
+// Redis knows: the server that should tell it may not answer.
+func (v *server) leaveBucket(t *lease) {
+	t.expiry.Stop()
+	if t.lost {
+		v.lost++
+	}
+	delete(v.leases, t.bucket.number)
+	v.owned.remove(v.sink, t.bucket.number)
+	v.handing++
+	v.queued.releases = append(v.queued.releases, t)
+}
+
+// sendReleases lets other instances have buckets at once.
+func (l *loop) sendReleases(ctx context.Context, leases []*lease) {
+	calls := make([]call, len(leases))
+	for n, t := range leases {
+		calls[n] = newCall(ctx, l.scripts.release, t.bucket.keys[:1], t.bucket.token, l.keys.memberChannel(t.sink), l.config.Instance)
+	}
+	l.runBeside(ctx, calls, func(n int) {
+		if err := calls[n].Err(); err != nil {
+			leases[n].warnOf(leases[n].bucket.number, "hand over bucket", err)
+		}
+		l.post(func() { leases[n].handing-- })
+	})
+}
+
+// renew renews the leases that are old enough, in one round trip to each server, but
+// for those that are being renewed.
+func (l *loop) renew(ctx context.Context, now time.Time) {
+	var due []*lease
+	var calls []call
+	for _, v := range l.servers {
+		for _, t := range v.leases {
+			if (t.failed.Load() || now.Sub(t.asked) >= l.renewEvery()) && t.renewing.CompareAndSwap(false, true) {
+				t.asked = now
+				due = append(due, t)
+				calls = append(calls, newCall(ctx, l.scripts.renew, t.bucket.keys[:1], t.bucket.token, l.term.Milliseconds()))
+			}
+		}
+	}
+	sent := time.Now()
+	l.runBeside(ctx, calls, func(n int) { due[n].renewed(calls[n], sent) })
+}
+
+// renewed deals with what Redis has answered to a renewal.
+func (t *lease) renewed(c call, sent time.Time) {
+	switch reply, err := c.Int64Slice(); {
+	case err != nil: // the expiry decides
+	case len(reply) < 2:
+		t.cancel(core.ErrOwnershipLost)
+	default:
+		t.expiry.Reset(time.Until(sent.Add(t.term)))
+		if t.missed(reply[0], time.UnixMilli(reply[1]), sent) {
+			t.bucket.signal()
+		}
+	}
+	t.failed.Store(c.Err() != nil)
+	t.renewing.Store(false)
+}
+
+// missed tells whether the owner is to look into its bucket: a wake-up may have been
+// lost, or Redis's clock has changed, by which the owner sleeps.
+func (t *lease) missed(wakes int64, redis, sent time.Time) bool {
+	woken, stepped := wakes != t.wakes, t.clock.stepped(redis, sent, time.Now())
+	t.wakes = wakes
+	return woken || stepped
+}
+
+// clockRange is in what range Redis's clock minus ours was when it was last found out.
+type clockRange struct {
+	least, most time.Duration
+	known       bool
+	origin      time.Time // from which both count; its monotonic reading is what counts
+}
+
+// clockStep is a difference that is not just drift or rounding.
+const clockStep = 50 * time.Millisecond
+
+// stepped tells whether Redis's clock, read between sent and received, is another
+// than before.
+func (r *clockRange) stepped(redis, sent, received time.Time) bool {
+	if r.origin.IsZero() {
+		r.origin = sent
+	}
+	at := time.Duration(redis.UnixMicro()-r.origin.UnixMicro()) * time.Microsecond
+	least, most := at-received.Sub(r.origin), at-sent.Sub(r.origin)
+	if r.known && least <= r.most+clockStep && most >= r.least-clockStep {
+		return false
+	}
+	stepped := r.known
+	r.least, r.most, r.known = least, most, true
+	return stepped
+}

@@ -1,0 +1,168 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// settlePart is of how many messages that failed one call tells at most. Each is several
+// times the work of one that was delivered, and what other sinks want of Redis waits
+// meanwhile.
+const settlePart = 50
+
+// settle is Settle also when this process knows of nothing in hand.
+func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
+	parts := b.settleParts(outcomes)
+	for n, part := range parts {
+		more, at := 0, &b.store.settles
+		if n+1 < len(parts) {
+			more = 1
+		}
+		if part.failed > 1 {
+			at = &b.store.failing
+		}
+		args := append(make([]any, 0, 5+len(part.args)), b.token, b.store.config.window(b.sink), b.takes, more, part.groups)
+		c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, part.args...)...)
+		if _, err := b.run(ctx, at, c); err != nil {
+			return err
+		}
+		owned, err := c.Int()
+		switch {
+		case err != nil:
+			return fault("settle", err)
+		case owned == 0:
+			return core.ErrOwnershipLost
+		}
+	}
+	b.failing = len(parts) > 1
+	b.hand = b.hand[:0]
+	return nil
+}
+
+// settleParts sorts outcomes into the groups that settle.lua takes, in one part or
+// more. Of a batch that went well, all of a priority is one group.
+func (b *bucket) settleParts(outcomes []core.Outcome) []settleArgs {
+	var lots [core.MaxPriority + 1]settleLot
+	for _, h := range b.hand {
+		lots[h.priority].inHand++
+	}
+	var remember []any
+	find := b.finder()
+	for n, o := range outcomes {
+		h, ok := find(n, o.ID)
+		if !ok {
+			continue
+		}
+		lots[h.priority].add(o, h)
+		if o.State == core.Delivered && !h.generated {
+			remember = append(remember, h.id)
+		}
+	}
+	part := settleArgs{args: make([]any, 0, len(outcomes)+8)}
+	part.add("m", 0, 1, remember)
+	if len(remember) > 0 {
+		b.unswept, b.remembered = b.unswept+len(remember), time.Now()
+	}
+	for p := range lots {
+		part.addDelivered(p, &lots[p])
+	}
+	parts := []settleArgs{part}
+	for p := range lots {
+		parts = addFailed(parts, "b", p, 3, lots[p].back)
+		parts = addFailed(parts, "x", p, 2, lots[p].dead)
+	}
+	return parts
+}
+
+// settleLot is what became of the messages of one priority: what settle.lua is to
+// be told, in the order of the outcomes.
+type settleLot struct {
+	inHand         int
+	ids, delivered []any // delivered: members
+	back, dead     []any
+}
+
+func (l *settleLot) add(o core.Outcome, h held) {
+	if o.State == core.Delivered {
+		l.ids, l.delivered = append(l.ids, h.id), append(l.delivered, h.member)
+		return
+	}
+	if o.State == core.Expired {
+		o.Reason = reasonExpired
+	}
+	failed := failure{o.Attempts, h.deliverAt, o.Reason, o.Error}.String()
+	if o.State == core.Retrying {
+		l.back = append(l.back, h.member, ceilMillis(o.After), failed)
+		return
+	}
+	l.dead = append(l.dead, h.member, failed)
+}
+
+// settleArgs collects the groups of one call of settle.lua.
+type settleArgs struct {
+	args   []any
+	groups int
+	failed int // messages that failed
+}
+
+// add appends a group, unless it is empty. Each item is width arguments.
+func (g *settleArgs) add(how string, priority, width int, items []any) {
+	if len(items) == 0 {
+		return
+	}
+	g.args = append(append(g.args, how, priority, len(items)/width), items...)
+	g.groups++
+}
+
+func (g *settleArgs) addDelivered(priority int, l *settleLot) {
+	if len(l.delivered) == l.inHand {
+		g.add("a", priority, 1, l.ids)
+	} else {
+		g.add("d", priority, 1, l.delivered)
+	}
+}
+
+// addFailed appends messages that failed, in as many parts as it takes.
+func addFailed(parts []settleArgs, how string, priority, width int, items []any) []settleArgs {
+	for len(items) > 0 {
+		last := &parts[len(parts)-1]
+		n := min(settlePart-last.failed, len(items)/width)
+		if n == 0 {
+			parts = append(parts, settleArgs{})
+			continue
+		}
+		last.add(how, priority, width, items[:n*width])
+		last.failed += n
+		items = items[n*width:]
+	}
+	return parts
+}
+
+// finder finds each message in hand once. Outcomes mostly come in the order of
+// the hand, so a look in the same place mostly does.
+func (b *bucket) finder() func(at int, id string) (held, bool) {
+	used := make([]bool, len(b.hand))
+	var byID map[string]int
+	return func(at int, id string) (held, bool) {
+		if at >= len(b.hand) || b.hand[at].id != id {
+			if byID == nil {
+				byID = make(map[string]int, len(b.hand))
+				for n, h := range b.hand {
+					byID[h.id] = n
+				}
+			}
+			var ok bool
+			if at, ok = byID[id]; !ok {
+				return held{}, false
+			}
+		}
+		if used[at] {
+			return held{}, false
+		}
+		used[at] = true
+		return b.hand[at], true
+	}
+}
+

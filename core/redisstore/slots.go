@@ -1,0 +1,52 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// How many takes, and how many settles, are at one server at once. A server runs one
+// script at a time: more would only have renewals and what producers ask for wait behind
+// them. Calls about messages that fail take longer.
+const (
+	callsAtOnce   = 8
+	failingAtOnce = 2
+)
+
+// slots bound how many calls of one kind are at a server at once. Who waits for
+// one has not begun the call, so that the wait takes nothing of the call's time.
+type slots struct {
+	most int
+	mu   sync.Mutex
+	used map[string]chan struct{} // by the server's address
+}
+
+// enter waits for a slot at the server that holds key, in the order of the
+// callers. The slot is the caller's until it calls leave.
+func (s *slots) enter(ctx context.Context, client redis.UniversalClient, key string) (leave func(), err error) {
+	node, err := nodeOf(ctx, client, key)
+	if err != nil {
+		return nil, err
+	}
+	used := s.at(node.(*redis.Client).Options().Addr)
+	select {
+	case used <- struct{}{}:
+		return func() { <-used }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *slots) at(server string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used[server] == nil {
+		if s.used == nil {
+			s.used = make(map[string]chan struct{})
+		}
+		s.used[server] = make(chan struct{}, s.most)
+	}
+	return s.used[server]
+}
