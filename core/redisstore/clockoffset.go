@@ -45,4 +45,3 @@ func (c *clockOffset) until(t time.Time) time.Duration {
 	now := c.local.Add(time.Since(c.local) + c.offset)
 	return max(leastWait, t.Sub(now)-c.travel)
 }
-

@@ -165,4 +165,3 @@ func (b *bucket) finder() func(at int, id string) (held, bool) {
 		return b.hand[at], true
 	}
 }
-
