@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -16,15 +17,25 @@ const deliverGrace = time.Second
 var errPanic = errors.New("sink panicked")
 
 // deliver calls the sink and, where one message may have spoilt the others,
-// calls it again with halves until the culprit stands alone.
-func (l *bucketLoop) deliver(ctx context.Context, batch []*Message) error {
-	err := l.call(ctx, batch)
-	if len(batch) == 1 || !oneSpoilsAll(err) {
-		return err
+// calls it again with less until the culprit stands alone. A probe delivers one
+// message.
+func (l *bucketLoop) deliver(ctx context.Context, batch []*Message, probe bool) error {
+	if probe && len(batch) > 1 {
+		return l.probe(ctx, batch)
 	}
-	half := len(batch) / 2
-	first, second := l.deliver(ctx, batch[:half]), l.deliver(ctx, batch[half:])
-	return append(spread(first, half), spread(second, len(batch)-half)...)
+	suspect := l.evidence.suspects(batch)
+	err, call := l.call(ctx, batch)
+	switch {
+	case len(batch) == 1 && isTrouble(err):
+		return l.lone(batch[0], err, call, suspect)
+	case len(batch) > 1 && oneSpoilsAll(err):
+		half := len(batch) / 2
+		first, second := l.deliver(ctx, batch[:half], false), l.deliver(ctx, batch[half:], false)
+		return append(spread(first, half), spread(second, len(batch)-half)...)
+	case isTrouble(err) && ClassOf(err) != Unknown:
+		return l.isolate(ctx, batch)
+	}
+	return err
 }
 
 // oneSpoilsAll tells whether a batch failed as a whole in a way that is said of
@@ -52,9 +63,30 @@ func spread(err error, n int) BatchError {
 	return verdicts
 }
 
-// call is one Deliver within its deadline. It ends early only if ownership is
+// call makes one call of the sink, and returns its number among the sink's calls. Other
+// calls go on beside it, unless its message is a suspect.
+func (l *bucketLoop) call(ctx context.Context, batch []*Message) (error, uint64) {
+	if l.evidence.suspects(batch) {
+		l.evidence.alone.Lock()
+		defer l.evidence.alone.Unlock()
+	} else {
+		l.evidence.alone.RLock()
+		defer l.evidence.alone.RUnlock()
+	}
+	if context.Cause(ctx) == ErrOwnershipLost {
+		return ErrOwnershipLost, 0 // another owner may have sent it already
+	}
+	call := l.evidence.begin()
+	err := l.within(ctx, batch)
+	if each, ok := errors.AsType[BatchError](err); err == nil || ok && len(each) == len(batch) && slices.Contains(each, nil) {
+		l.evidence.passed(call)
+	}
+	return err, call
+}
+
+// within is one Deliver within its deadline. It ends early only if ownership is
 // lost: a bucket that is merely wanted back may finish what is in hand.
-func (l *bucketLoop) call(ctx context.Context, batch []*Message) error {
+func (l *bucketLoop) within(ctx context.Context, batch []*Message) error {
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {

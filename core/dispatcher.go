@@ -25,9 +25,10 @@ type Dispatcher struct {
 	MaxBatch int
 	Log      *slog.Logger // nil discards
 
-	gate    gate
-	totals  totals
-	summary LogSummary
+	gate     gate
+	evidence evidence
+	totals   totals
+	summary  LogSummary
 }
 
 const defaultTimeout = 10 * time.Second
@@ -81,6 +82,7 @@ type bucketLoop struct {
 	// careful counts the takes that are to be of one message, since a batch was
 	// cut off by a crash and one of its messages may be the cause.
 	careful int
+	probes  int // so far
 	// stuck is closed when a Deliver that outlived its deadline has returned.
 	stuck <-chan struct{}
 }
@@ -120,12 +122,19 @@ func (l *bucketLoop) step(ctx context.Context) error {
 		return err
 	}
 	l.logFailures(batch.Messages, outcomes)
+	l.evidence.settled(outcomes)
 	return nil
 }
 
+// probeTake is how many messages a probe chooses from.
+const probeTake = 100
+
 func (l *bucketLoop) limit(p pass) int {
-	if p.probe || l.careful > 0 {
+	switch {
+	case l.careful > 0:
 		return 1
+	case p.probe:
+		return min(probeTake, l.maxBatch())
 	}
 	return l.maxBatch()
 }
@@ -171,7 +180,7 @@ func (l *bucketLoop) work(ctx context.Context, batch Batch, storeNow func() time
 		p.leave()
 		return outcomes
 	}
-	err := l.deliver(ctx, live)
+	err := l.deliver(ctx, live, p.probe)
 	p.cut = context.Cause(ctx) == ErrOwnershipLost
 	return append(outcomes, l.judge(live, err, storeNow(), p)...)
 }
@@ -184,7 +193,7 @@ func (l *bucketLoop) over(m *Message, now time.Time) (Outcome, bool) {
 			Error: "expired at " + m.ExpiresAt.UTC().Format(TimeFormat)}, true
 	}
 	if m.CutOff {
-		if policy := l.policy(m); m.Attempt > policy.MaxAttempts {
+		if policy := l.policy(m); m.Attempt > max(2, policy.MaxAttempts) {
 			return Outcome{ID: m.ID, State: Dead, Attempts: m.Attempt - 1, Reason: "crashed",
 				Error: fmt.Sprintf("%d attempts were made, the last was cut off by a crash", m.Attempt-1)}, true
 		}

@@ -23,14 +23,27 @@ type Sink interface {
 	//	BatchError       a verdict for each message: nil is confirmed
 	//	any other error  the trouble is with the sink as a whole. With class
 	//	                 Retry or Blocked nothing of the batch was sent; with
-	//	                 Unknown all of it may have been.
+	//	                 Unknown all of it may have been, and if it also is
+	//	                 ErrCrashed, one of the messages may be the cause.
 	//
-	// An error without a class counts as Retry.
+	// An error without a class counts as Retry. A message that makes a whole batch fail
+	// is found: it spends attempts if it fails alone while others pass.
 	Deliver(ctx context.Context, batch []*Message) error
 	// Close lets go of the broker, also while Deliver calls are under way, and
 	// returns in bounded time. Deliver then fails. Closing twice does no harm.
 	Close() error
 }
+
+// Errors that a Sink returns beside classes, to be tested with errors.Is.
+var (
+	// ErrCrashed, with class Unknown: what delivers has ended in the midst of the call, as
+	// a process that a message has killed. The messages are tried again one at a time, and
+	// spend the attempt that was made, but not their last.
+	ErrCrashed = errors.New("crashed during the delivery")
+	// ErrNotTried, in a BatchError: the message was not sent, for a reason that is not
+	// its own. It stays as it is and spends nothing.
+	ErrNotTried = errors.New("not tried")
+)
 
 // OpenFunc makes a Sink from its configuration, a JSON object that it decodes
 // strictly. It checks everything that can be checked before it opens anything,

@@ -40,7 +40,7 @@ func (l *bucketLoop) judgeSink(batch []*Message, err error, now time.Time, p pas
 		return l.judgeEach(batch, spread(err, len(batch)), now, p)
 	case class == Unknown:
 		p.close(l, err)
-		return l.unknownAll(batch, err, now)
+		return l.unknownAll(batch, err)
 	default:
 		p.close(l, err)
 		return nil
@@ -50,42 +50,95 @@ func (l *bucketLoop) judgeSink(batch []*Message, err error, now time.Time, p pas
 // unknownAll sends a batch back that may have been sent. The attempt counts, as
 // consumers see it, but trouble of the sink never spends a message's last one:
 // where there is but one, a message may be sent more often than MaxAttempts.
-func (l *bucketLoop) unknownAll(batch []*Message, err error, now time.Time) []Outcome {
+func (l *bucketLoop) unknownAll(batch []*Message, err error) []Outcome {
+	if errors.Is(err, ErrCrashed) {
+		l.suspect(batch, err)
+	}
 	outcomes := make([]Outcome, len(batch))
 	for n, m := range batch {
-		policy := l.policy(m)
-		outcomes[n] = Outcome{ID: m.ID, State: Retrying, Reason: Unknown.String(), Error: err.Error(),
-			After: policy.wait(m.Attempt), Attempts: min(m.Attempt, max(1, policy.MaxAttempts-1))}
+		outcomes[n] = l.unknown(m, err)
 	}
-	l.totals.unknown.Add(uint64(len(batch)))
 	return outcomes
 }
 
+func (l *bucketLoop) unknown(m *Message, err error) Outcome {
+	policy := l.policy(m)
+	l.totals.unknown.Add(1)
+	return Outcome{ID: m.ID, State: Retrying, Reason: reasonOf(err), Error: err.Error(),
+		After: policy.wait(m.Attempt), Attempts: min(m.Attempt, max(1, policy.MaxAttempts-1))}
+}
+
+// reasonCrashed has a message come again with CutOff.
+const reasonCrashed = "crashed"
+
+// reasonOf is the cause of a failure in one word.
+func reasonOf(err error) string {
+	if errors.Is(err, ErrCrashed) {
+		return reasonCrashed
+	}
+	return ClassOf(err).String()
+}
+
+// suspect has messages that were cut off by a crash of the sink tried one at a time.
+func (l *bucketLoop) suspect(batch []*Message, err error) {
+	l.evidence.suspect(batch)
+	ids := make([]string, 0, min(len(batch), maxLoggedIDs))
+	for _, m := range batch[:cap(ids)] {
+		ids = append(ids, m.ID)
+	}
+	l.log().Warn("sink crashed in a delivery, whose messages are tried one at a time from now on", "sink", l.Name,
+		"bucket", l.bucket.String(), "messages", len(batch), "message_ids", ids, "err", Shorten(err.Error(), MaxErrorText))
+}
+
+// maxLoggedIDs bounds the ids in one line of the log.
+const maxLoggedIDs = 20
+
 // judgeEach handles a verdict for each message.
 func (l *bucketLoop) judgeEach(batch []*Message, verdicts BatchError, now time.Time, p pass) []Outcome {
-	outcomes, blocked := make([]Outcome, 0, len(batch)), error(nil)
+	outcomes := make([]Outcome, 0, len(batch))
+	var trouble error // of the sink
+	var suspects []*Message
+	answered := false // of a message
 	for n, m := range batch {
 		switch err := verdicts[n]; {
 		case err == nil:
-			outcomes = append(outcomes, l.confirm(m, now))
-		case ClassOf(err) == Blocked:
-			blocked = err
-		default:
+			outcomes, answered = append(outcomes, l.confirm(m, now)), true
+		case errors.Is(err, ErrNotTried):
+		case is[blamed](err):
 			outcomes = append(outcomes, l.failed(m, err, now))
+		case errors.Is(err, ErrCrashed):
+			suspects, trouble = append(suspects, m), err
+		case is[uncertain](err):
+			outcomes, trouble = append(outcomes, l.unknown(m, err)), err
+		case ClassOf(err) == Blocked:
+			trouble = err
+		default:
+			outcomes, answered = append(outcomes, l.failed(m, err, now)), true
 		}
 	}
-	if blocked != nil {
-		p.close(l, blocked)
-	} else {
+	if len(suspects) > 0 {
+		outcomes = append(outcomes, l.unknownAll(suspects, trouble)...)
+	}
+	switch {
+	case trouble != nil:
+		p.close(l, trouble)
+	case answered:
 		p.open(l)
+	default:
+		p.leave()
 	}
 	return outcomes
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // failed decides what becomes of one message that was not delivered.
 func (l *bucketLoop) failed(m *Message, err error, now time.Time) Outcome {
 	class, policy := ClassOf(err), l.policy(m)
-	o := Outcome{ID: m.ID, State: Retrying, Attempts: m.Attempt, Reason: class.String(), Error: err.Error()}
+	o := Outcome{ID: m.ID, State: Retrying, Attempts: m.Attempt, Reason: reasonOf(err), Error: err.Error()}
 	switch {
 	case class == Permanent:
 		o.State = Dead

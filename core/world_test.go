@@ -94,8 +94,14 @@ func idsOf(batch []*core.Message) []string {
 // inWorld runs test in a bubble with a bridge of one bucket for each sink.
 func inWorld(t *testing.T, dispatchers []*core.Dispatcher, test func(w *world)) {
 	t.Helper()
+	inWorldOf(t, 1, dispatchers, test)
+}
+
+// inWorldOf is inWorld with so many buckets.
+func inWorldOf(t *testing.T, buckets int, dispatchers []*core.Dispatcher, test func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, began: time.Now(), store: memstore.New(memstore.Config{Buckets: 1}),
+		w := &world{t: t, began: time.Now(), store: memstore.New(memstore.Config{Buckets: buckets}),
 			sinks: make(map[string]*scripted), ended: make(chan error, 1)}
 		for _, d := range dispatchers {
 			sink := &scripted{began: w.began}

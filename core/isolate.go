@@ -1,0 +1,228 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+)
+
+// blamed is the error of a message that failed alone while others passed.
+type blamed struct{ error }
+
+// Unwrap returns what the sink said.
+func (b blamed) Unwrap() error { return b.error }
+
+// uncertain is the error of a message that may have been sent, in a call that failed
+// alone without others having passed.
+type uncertain struct{ error }
+
+// Unwrap returns what the sink said.
+func (u uncertain) Unwrap() error { return u.error }
+
+// isTrouble tells whether a call failed in a way that is said of the sink, though one
+// of its messages may be the cause.
+func isTrouble(err error) bool {
+	if err == nil || oneSpoilsAll(err) {
+		return false
+	}
+	if each, ok := errors.AsType[BatchError](err); ok {
+		return len(each) == 1 && each[0] != nil && ClassOf(each[0]) == Blocked
+	}
+	return true
+}
+
+// lone deals with trouble in a call of one message: it is the message's own if others
+// passed since.
+func (l *bucketLoop) lone(m *Message, err error, call uint64, suspect bool) error {
+	if errors.Is(err, ErrCrashed) { // which another bucket's message may have done
+		if suspect {
+			return BatchError{blamed{err}}
+		}
+		return err
+	}
+	since := l.evidence.failedSince(m.ID, call)
+	l.evidence.failedAlone(m.ID, since, call, err)
+	if l.evidence.atFault(m.ID, since, call, err) {
+		return BatchError{blamed{ofMessage(err)}}
+	}
+	return err
+}
+
+// ofMessage is the error of a message that is at fault: it spends attempts, whatever
+// its class says of the sink.
+func ofMessage(err error) error {
+	if each, ok := errors.AsType[BatchError](err); ok && len(each) == 1 {
+		err = each[0]
+	}
+	if ClassOf(err) == Blocked {
+		return Classify(Retry, err)
+	}
+	return err
+}
+
+// trial delivers a batch piece by piece, to find the messages that make it fail.
+type trial struct {
+	*bucketLoop
+	batch    []*Message
+	verdicts BatchError
+	calls    []uint64 // in which a message failed alone
+	began    uint64   // the last call before the trial
+	passed   bool     // the sink has taken something, or said something of a message
+	failures int      // calls in a row that failed
+	err      error    // of the first that did
+}
+
+// maxFailures is how many calls in a row may fail in a trial: more than it takes to
+// find a few messages in a batch of MaxTake, and few enough for a sink that goes down
+// meanwhile.
+const maxFailures = 24
+
+func (l *bucketLoop) newTrial(batch []*Message) *trial {
+	t := &trial{bucketLoop: l, batch: batch, verdicts: make(BatchError, len(batch)), calls: make([]uint64, len(batch)), began: l.evidence.last()}
+	for n := range batch {
+		t.verdicts[n] = ErrNotTried
+	}
+	return t
+}
+
+// isolate delivers a batch that has failed as a whole, with nothing sent. It tries the
+// first message and, if that fails, another. If both fail, that is taken for trouble of
+// the sink and returned. Else the rest goes out in parts that are halved where they
+// fail. So a sink that is down costs three calls a batch.
+func (l *bucketLoop) isolate(ctx context.Context, batch []*Message) error {
+	t := l.newTrial(batch)
+	t.deliver(ctx, []int{0})
+	if !t.passed {
+		t.deliver(ctx, []int{another(batch)})
+	}
+	if t.passed {
+		t.deliver(ctx, t.untried())
+	}
+	return t.result()
+}
+
+// sameKeyProbe is which of several probes in a row goes to another message than the
+// first, where all have one key.
+const sameKeyProbe = 8
+
+// probe delivers one message of a batch: any that is the first of its key, as the first
+// of all may be the very one that the sink can't take.
+func (l *bucketLoop) probe(ctx context.Context, batch []*Message) error {
+	t := l.newTrial(batch)
+	l.probes++
+	at := rand.IntN(len(batch))
+	if first := firstsOfKeys(batch); len(first) > 1 || l.probes%sameKeyProbe != 0 {
+		at = first[rand.IntN(len(first))]
+	}
+	t.deliver(ctx, []int{at})
+	return t.result()
+}
+
+// another is a message to compare the first with. It has no other of its key before
+// it, but if all are of one key, it is the second.
+func another(batch []*Message) int {
+	if first := firstsOfKeys(batch); len(first) > 1 {
+		return first[1+rand.IntN(len(first)-1)]
+	}
+	return 1
+}
+
+// firstsOfKeys are the positions of messages that have no other of their key before
+// them; the first is 0.
+func firstsOfKeys(batch []*Message) (at []int) {
+	seen := make(map[string]bool)
+	for n, m := range batch {
+		if m.Key == nil || !seen[string(m.Key)] {
+			at = append(at, n)
+		}
+		if m.Key != nil {
+			seen[string(m.Key)] = true
+		}
+	}
+	return at
+}
+
+func (t *trial) untried() (at []int) {
+	for n, err := range t.verdicts {
+		if err == ErrNotTried {
+			at = append(at, n)
+		}
+	}
+	return at
+}
+
+// deliver tries the messages at these positions, and their halves if that fails.
+func (t *trial) deliver(ctx context.Context, at []int) {
+	if len(at) == 0 || t.failures >= maxFailures {
+		return
+	}
+	part := make([]*Message, len(at))
+	for n, position := range at {
+		part[n] = t.batch[position]
+	}
+	err, call := t.call(ctx, part)
+	each, ok := errors.AsType[BatchError](err)
+	switch {
+	case err == nil:
+		t.note(at, make(BatchError, len(at)))
+	case len(at) == 1 && isTrouble(err):
+		t.verdicts[at[0]], t.calls[at[0]] = err, call
+		t.fail(err)
+	case ok && len(each) == len(at):
+		t.note(at, each)
+	case len(at) == 1:
+		t.note(at, spread(err, 1))
+	case ClassOf(err) == Unknown && !errors.Is(err, errPanic):
+		for _, position := range at {
+			t.verdicts[position] = uncertain{err}
+		}
+		t.failures = maxFailures // nothing more goes to a sink in such trouble
+	default:
+		t.fail(err)
+		t.deliver(ctx, at[:len(at)/2])
+		t.deliver(ctx, at[len(at)/2:])
+	}
+}
+
+func (t *trial) fail(err error) {
+	t.failures++
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// note takes the sink's word for messages.
+func (t *trial) note(at []int, verdicts BatchError) {
+	for n, position := range at {
+		t.verdicts[position] = verdicts[n]
+	}
+	t.passed, t.failures = true, 0
+}
+
+// result is what became of the batch: who failed alone while others passed is at fault,
+// and nobody else.
+func (t *trial) result() error {
+	known := t.passed
+	for n, err := range t.verdicts {
+		if t.calls[n] > 0 {
+			t.evidence.failedAlone(t.batch[n].ID, t.began, t.calls[n], err)
+		}
+	}
+	for n, err := range t.verdicts {
+		switch {
+		case t.calls[n] == 0:
+		case !errors.Is(err, ErrCrashed) && t.evidence.atFault(t.batch[n].ID, t.began, t.calls[n], err):
+			t.verdicts[n] = blamed{ofMessage(err)}
+			known = true
+		case ClassOf(err) == Unknown:
+			t.verdicts[n] = uncertain{err}
+			known = true
+		default:
+			t.verdicts[n] = ErrNotTried
+		}
+	}
+	if !known {
+		return t.err
+	}
+	return t.verdicts
+}
