@@ -274,7 +274,7 @@ func TestClaimThatFallsToAnother(t *testing.T) {
 
 func TestEarlierMessageWakesOwnerOfAnotherInstance(t *testing.T) {
 	config := freshConfig(t)
-	config.Guard = time.Hour // only a wake can help
+	config.Guard, config.Ownership = time.Hour, time.Hour // only a wake can help
 	config.Buckets = 1
 	config.Instance = "owner"
 	owner := open(t, config)
