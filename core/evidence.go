@@ -13,13 +13,20 @@ type evidence struct {
 	mu        sync.Mutex
 	begun     uint64 // calls so far, which are numbered
 	confirmed uint64 // the latest call, by number, that confirmed something
-	trouble   uint64 // the latest that failed, and not for the fault of its message
-	failed    map[string]uint64
-	blamed    map[string]fault
-	crashed   map[string]bool
+	// The last failure of a message alone, and the last of another one.
+	trouble, before failure
+	failed          map[string]uint64 // the last call in which a message failed alone
+	blamed          map[string]fault
+	crashed         map[string]bool
 }
 
-// fault is how a message failed when it was last to blame.
+// failure is a call in which a message failed alone.
+type failure struct {
+	id   string
+	call uint64
+}
+
+// fault is how a message failed when it was last to blame, and the latest call then.
 type fault struct {
 	call uint64
 	text string
@@ -44,31 +51,39 @@ func (e *evidence) passed(call uint64) {
 	e.confirmed = max(e.confirmed, call)
 }
 
-// failedAlone notes that a message has failed alone in a call. That is trouble of the
-// sink, unless others were confirmed since, or it was to blame before and failed in the
-// same way.
-func (e *evidence) failedAlone(id string, since, call uint64, err error) {
+// failedAlone notes that a message has failed alone in a call, unless it was to blame
+// before and failed in the same way.
+func (e *evidence) failedAlone(id string, call uint64, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	before, known := e.blamed[id]
-	if e.confirmed > since || known && before.text == err.Error() {
+	if last, known := e.blamed[id]; known && last.text == err.Error() {
 		return
 	}
-	e.trouble = max(e.trouble, call)
+	if e.trouble.id != id {
+		e.before = e.trouble
+	}
+	e.trouble = failure{id, call}
 }
 
-// atFault tells whether a message that has failed alone in a call is to blame: because a
-// call that began after since was confirmed, or because it was to blame before, has
-// failed in the same way, and no other was in trouble since. If it is not to blame, that
-// it failed is remembered.
-func (e *evidence) atFault(id string, since, call uint64, err error) bool {
+// othersFailed is the last call in which another message failed alone; mu is held.
+func (e *evidence) othersFailed(id string) uint64 {
+	if e.trouble.id != id {
+		return e.trouble.call
+	}
+	return e.before.call
+}
+
+// atFault tells whether a message that has failed alone in a call is to blame: since it
+// failed before, others passed and no other failed; or it was to blame before, has failed
+// in the same way, and no other has failed since. If not, that it failed is remembered.
+func (e *evidence) atFault(id string, call uint64, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	before, known := e.blamed[id]
-	if e.confirmed > since || known && before.text == err.Error() && e.trouble <= before.call {
-		delete(e.failed, id)
-		e.blamed = bounded(e.blamed)
-		e.blamed[id] = fault{call, err.Error()}
+	first, again := e.failed[id]
+	last, known := e.blamed[id]
+	others := e.othersFailed(id)
+	if again && e.confirmed > first && others < first || known && last.text == err.Error() && others <= last.call {
+		e.blame(id, err)
 		return true
 	}
 	e.failed = bounded(e.failed)
@@ -76,21 +91,23 @@ func (e *evidence) atFault(id string, since, call uint64, err error) bool {
 	return false
 }
 
-// failedSince is the call in which a message has failed alone before, or else the given.
-func (e *evidence) failedSince(id string, call uint64) uint64 {
+// isToBlame notes that a message has failed alone while others passed.
+func (e *evidence) isToBlame(id string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if first, known := e.failed[id]; known {
-		return first
-	}
-	return call
+	e.blame(id, err)
 }
 
-// last is the number of the latest call.
-func (e *evidence) last() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.begun
+func (e *evidence) blame(id string, err error) {
+	delete(e.failed, id)
+	switch id { // it was not the sink's trouble
+	case e.trouble.id:
+		e.trouble, e.before = e.before, failure{}
+	case e.before.id:
+		e.before = failure{}
+	}
+	e.blamed = bounded(e.blamed)
+	e.blamed[id] = fault{e.begun, err.Error()}
 }
 
 // bounded returns a set that has room.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 )
 
 // blamed is the error of a message that failed alone while others passed.
@@ -32,17 +33,11 @@ func isTrouble(err error) bool {
 }
 
 // lone deals with trouble in a call of one message: it is the message's own if others
-// passed since.
+// passed while it failed.
 func (l *bucketLoop) lone(m *Message, err error, call uint64, suspect bool) error {
-	if errors.Is(err, ErrCrashed) { // which another bucket's message may have done
-		if suspect {
-			return BatchError{blamed{err}}
-		}
-		return err
-	}
-	since := l.evidence.failedSince(m.ID, call)
-	l.evidence.failedAlone(m.ID, since, call, err)
-	if l.evidence.atFault(m.ID, since, call, err) {
+	l.evidence.failedAlone(m.ID, call, err)
+	crashed := errors.Is(err, ErrCrashed) // which another bucket's message may have done
+	if crashed && suspect || !crashed && l.evidence.atFault(m.ID, call, err) {
 		return BatchError{blamed{ofMessage(err)}}
 	}
 	return err
@@ -66,7 +61,7 @@ type trial struct {
 	batch    []*Message
 	verdicts BatchError
 	calls    []uint64 // in which a message failed alone
-	began    uint64   // the last call before the trial
+	trailing []int    // the messages that failed alone since the last that passed
 	passed   bool     // the sink has taken something, or said something of a message
 	failures int      // calls in a row that failed
 	err      error    // of the first that did
@@ -78,7 +73,7 @@ type trial struct {
 const maxFailures = 24
 
 func (l *bucketLoop) newTrial(batch []*Message) *trial {
-	t := &trial{bucketLoop: l, batch: batch, verdicts: make(BatchError, len(batch)), calls: make([]uint64, len(batch)), began: l.evidence.last()}
+	t := &trial{bucketLoop: l, batch: batch, verdicts: make(BatchError, len(batch)), calls: make([]uint64, len(batch))}
 	for n := range batch {
 		t.verdicts[n] = ErrNotTried
 	}
@@ -167,7 +162,11 @@ func (t *trial) deliver(ctx context.Context, at []int) {
 		t.note(at, make(BatchError, len(at)))
 	case len(at) == 1 && isTrouble(err):
 		t.verdicts[at[0]], t.calls[at[0]] = err, call
-		t.fail(err)
+		t.trailing = append(t.trailing, at[0])
+		t.evidence.failedAlone(t.batch[at[0]].ID, call, err)
+		if t.fail(err); errors.Is(err, ErrCrashed) {
+			t.failures = maxFailures // nothing more goes to what is not there
+		}
 	case ok && len(each) == len(at):
 		t.note(at, each)
 	case len(at) == 1:
@@ -196,27 +195,29 @@ func (t *trial) note(at []int, verdicts BatchError) {
 	for n, position := range at {
 		t.verdicts[position] = verdicts[n]
 	}
-	t.passed, t.failures = true, 0
+	t.passed, t.failures, t.trailing = true, 0, nil
 }
+
+// maxTrailing is of how many messages at the end of a trial it is believed that they
+// fail of themselves: fewer than fail when the sink goes down in the midst of it.
+const maxTrailing = 8
 
 // result is what became of the batch: who failed alone while others passed is at fault,
 // and nobody else.
 func (t *trial) result() error {
 	known := t.passed
 	for n, err := range t.verdicts {
-		if t.calls[n] > 0 {
-			t.evidence.failedAlone(t.batch[n].ID, t.began, t.calls[n], err)
+		if t.calls[n] == 0 {
+			continue
 		}
-	}
-	for n, err := range t.verdicts {
 		switch {
-		case t.calls[n] == 0:
-		case !errors.Is(err, ErrCrashed) && t.evidence.atFault(t.batch[n].ID, t.began, t.calls[n], err):
-			t.verdicts[n] = blamed{ofMessage(err)}
-			known = true
+		case !errors.Is(err, ErrCrashed) && t.isToBlame(n):
+			t.evidence.isToBlame(t.batch[n].ID, err)
+			t.verdicts[n], known = blamed{ofMessage(err)}, true
+		case !t.passed && !errors.Is(err, ErrCrashed) && t.evidence.atFault(t.batch[n].ID, t.calls[n], err):
+			t.verdicts[n], known = blamed{ofMessage(err)}, true
 		case ClassOf(err) == Unknown:
-			t.verdicts[n] = uncertain{err}
-			known = true
+			t.verdicts[n], known = uncertain{err}, true
 		default:
 			t.verdicts[n] = ErrNotTried
 		}
@@ -225,4 +226,10 @@ func (t *trial) result() error {
 		return t.err
 	}
 	return t.verdicts
+}
+
+// isToBlame tells whether a message failed alone between others that passed, or is one
+// of a few behind the last.
+func (t *trial) isToBlame(n int) bool {
+	return t.passed && (!slices.Contains(t.trailing, n) || len(t.trailing) <= maxTrailing)
 }

@@ -108,7 +108,7 @@ func TestForgottenInstanceMustNotWrite(t *testing.T) {
 	}
 	next := newVersion(t, c, "new")
 	park(t, next, &core.Message{ID: "a", Delay: time.Hour})
-	old.formats.tried = time.Time{} // that was long ago
+	longAgo(old)
 	r := old.Park(t.Context(), &core.Message{ID: "b", Sink: "orders", Topic: "t", Delay: time.Hour})[0]
 	if !errors.Is(r.Err, core.ErrUnavailable) || !strings.Contains(r.Err.Error(), "format 2") {
 		t.Errorf("parked in an old format: %+v", r)
@@ -120,12 +120,18 @@ func TestForgottenInstanceMustNotWrite(t *testing.T) {
 	if err := PinFormat(t.Context(), c, 1); err != nil {
 		t.Fatal(err)
 	}
-	next.formats.tried, old.formats.tried = time.Time{}, time.Time{}
+	longAgo(next)
+	longAgo(old)
 	park(t, next, &core.Message{ID: "c", Delay: time.Hour})
 	if got := storedFormat(t, next, "c"); got != 1 {
 		t.Errorf("written in format %d, and 1 is pinned", got)
 	}
 	park(t, old, &core.Message{ID: "d", Delay: time.Hour})
+}
+
+// longAgo has the last announcement of a store be old.
+func longAgo(s *Store) {
+	s.formats.tried, s.formats.seen.Load().heard = time.Time{}, time.Time{}
 }
 
 // TestPin: a pin bounds what is written, the old version can start, and what is

@@ -322,12 +322,16 @@ func TestClockThatIsWrong(t *testing.T) {
 		s := open(t, freshConfig(t))
 		clock := s.clocks.of(t.Context(), s.client, s.keys.owner("orders", 0))
 		now := time.Now()
-		*clock = serverClock{}
+		clock.mu.Lock()
+		clock.at = time.Time{}
+		clock.mu.Unlock()
 		clock.observe(now.Add(off), now, now)
 		if r := s.Park(t.Context(), &core.Message{Generated: true, Sink: "orders", Topic: "t", Delay: time.Hour})[0]; r.Err != nil {
 			t.Errorf("clock that is off by %s: %v", off, r.Err)
 		}
+		clock.mu.Lock()
 		low, high := clock.bounds(time.Now())
+		clock.mu.Unlock()
 		if low.After(time.Now().Add(time.Minute)) || high.Before(time.Now().Add(-time.Minute)) {
 			t.Errorf("clock that was off by %s is now between %s and %s", off, low, high)
 		}

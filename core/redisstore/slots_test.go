@@ -141,7 +141,7 @@ func TestTakesWaitBeforeTheirTimeBegins(t *testing.T) {
 // TestSlotsAreOfOneServer: one that does not answer keeps none from the others.
 func TestSlotsAreOfOneServer(t *testing.T) {
 	t.Parallel()
-	var s slots
+	s := slots{most: callsAtOnce}
 	for range callsAtOnce {
 		s.at("a") <- struct{}{}
 	}

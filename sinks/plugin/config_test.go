@@ -77,7 +77,7 @@ func TestRestarts(t *testing.T) {
 	now := time.Unix(1000, 0)
 	ended := func(later, lived time.Duration) string {
 		now = now.Add(later)
-		wait := r.ended(now, lived).String()
+		wait := r.ended(now, lived, false).String()
 		if r.quarantined {
 			wait += " quarantined"
 		}
@@ -90,6 +90,11 @@ func TestRestarts(t *testing.T) {
 	got = append(got, ended(time.Hour, 59*time.Second), ended(time.Hour, time.Minute)) // still, then forgiven
 	for range 11 {                                                                     // slow ones
 		got = append(got, ended(20*time.Second, 10*time.Second))
+	}
+	for range 9 { // on a single message
+		if wait := r.ended(now, time.Second, true); wait != r.first {
+			t.Errorf("waits %s after an end on a single message", wait)
+		}
 	}
 	want := []string{"100ms", "200ms", "400ms", "800ms", "1m0s quarantined", "1m0s quarantined", "100ms",
 		"200ms", "400ms", "800ms", "1.6s", "3.2s", "6.4s", "12.8s", "25.6s", "30s", "30s", "30s"}

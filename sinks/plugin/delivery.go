@@ -62,7 +62,7 @@ func (d *delivery) send(ctx context.Context, from, to int) bool {
 		d.failed = true
 		copy(d.verdicts[from:], verdicts)
 		return true
-	case to-from == len(d.batch), from == 0 && !isOfMessages(err): // nothing else has been sent
+	case to-from == len(d.batch), from == 0 && !isOfMessages(err) && core.ClassOf(err) != core.Unknown: // nothing else has been sent
 		d.trouble = err
 		return false
 	case isOfMessages(err):
@@ -89,11 +89,7 @@ func isOfMessages(err error) bool {
 
 // unsent is the error for what stood behind a part that failed.
 func unsent(err error) error {
-	class := core.Retry
-	if core.ClassOf(err) == core.Blocked {
-		class = core.Blocked
-	}
-	return core.Classify(class, fmt.Errorf("not sent, as what came before it failed: %w", errors.Unwrap(err)))
+	return fmt.Errorf("%w, as what came before it failed: %w", core.ErrNotTried, errors.Unwrap(err))
 }
 
 // deliver is one call. It returns what a sink would, or errTooLarge.
@@ -101,12 +97,14 @@ func (in *instance) deliver(ctx context.Context, part []*core.Message) error {
 	if err := in.fits(part); err != nil {
 		return err
 	}
-	if in.gone() {
+	if in.gone() || in.cut.Load() > 0 { // its end may not be noticed yet
 		return core.Classify(core.Retry, errDown)
 	}
 	if err := ctx.Err(); err != nil {
 		return core.Classify(core.Retry, fmt.Errorf("not sent: %w", err))
 	}
+	in.under.Add(int64(len(part)))
+	defer in.under.Add(-int64(len(part)))
 	limit := maxReply + len(part)*replySize
 	response, err := in.sink.Deliver(ctx, requestOf(part), grpc.MaxCallRecvMsgSize(limit))
 	if err != nil {
@@ -148,6 +146,11 @@ func (in *instance) failedCall(ctx context.Context, err error, limit int) error 
 		return core.Classify(core.Blocked, said)
 	case codes.DeadlineExceeded:
 		in.unanswered(ctx)
+	case codes.Unavailable:
+		if !in.stopping.Load() && (in.gone() || in.hasEnded()) {
+			in.cut.CompareAndSwap(0, in.under.Load())
+			return core.Classify(core.Unknown, fmt.Errorf("%w: %w", core.ErrCrashed, said))
+		}
 	}
 	return core.Classify(core.Unknown, said)
 }

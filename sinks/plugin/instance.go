@@ -46,6 +46,9 @@ type instance struct {
 	odd       atomic.Bool   // an outcome that is not known was logged
 	answered  atomic.Int64  // when a Deliver was answered last, in ns since 1970
 	missed    atomic.Int32  // calls of Deliver without an answer since
+	under     atomic.Int64  // messages that it is delivering
+	cut       atomic.Int64  // how many were, when its end cut off the first call
+	stopping  atomic.Bool
 }
 
 // launch starts the plugin and has it describe itself, within the start timeout.
@@ -288,8 +291,15 @@ func (in *instance) gone() bool {
 	}
 }
 
+// endedOnOne tells whether the plugin ended while it delivered a single message: that
+// says more of the message than of the plugin.
+func (in *instance) endedOnOne() bool {
+	return in.cut.Load() == 1 || in.cut.Load() == 0 && in.under.Load() == 1
+}
+
 // stop asks the plugin to close, and ends it, gently if it lets us.
 func (in *instance) stop(timeout time.Duration) {
+	in.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	_, err := in.sink.Close(ctx, &sinkv1.CloseRequest{})

@@ -35,10 +35,14 @@ type restarts struct {
 }
 
 // ended counts an end at now after a life of lived (0: it never ran), and
-// returns how long to wait before the next try.
-func (r *restarts) ended(now time.Time, lived time.Duration) time.Duration {
+// returns how long to wait before the next try. An end on a single message does not
+// count: that message is tried again later and later, and the others must not wait.
+func (r *restarts) ended(now time.Time, lived time.Duration, onOne bool) time.Duration {
 	if lived >= r.calm {
 		*r = restarts{pace: r.pace}
+	}
+	if onOne && !r.quarantined {
+		return r.first
 	}
 	r.ends = append(r.ends, now)
 	if len(r.ends) > r.crashes {

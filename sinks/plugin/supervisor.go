@@ -24,7 +24,7 @@ func (s *Sink) supervise(ctx context.Context, in *instance) {
 			return
 		}
 		s.lose(in, why)
-		if in = s.restart(ctx, plan, why, time.Since(in.since)); in == nil {
+		if in = s.restart(ctx, plan, why, time.Since(in.since), in.endedOnOne()); in == nil {
 			s.pause(stateClosed, core.Classify(core.Retry, errClosed))
 			return
 		}
@@ -78,9 +78,9 @@ func (s *Sink) lose(in *instance, why error) {
 }
 
 // restart tries until an instance runs, which it returns, or ctx ends: nil.
-func (s *Sink) restart(ctx context.Context, plan *restarts, why error, lived time.Duration) *instance {
+func (s *Sink) restart(ctx context.Context, plan *restarts, why error, lived time.Duration, onOne bool) *instance {
 	for {
-		s.tell(plan, why, lived)
+		s.tell(plan, why, lived, onOne)
 		if !sleep(ctx, plan.wait) {
 			return nil
 		}
@@ -93,7 +93,7 @@ func (s *Sink) restart(ctx context.Context, plan *restarts, why error, lived tim
 		if ctx.Err() != nil {
 			return nil
 		}
-		why, lived = err, 0
+		why, lived, onOne = err, 0, false
 	}
 }
 
@@ -112,9 +112,9 @@ func (s *Sink) start(ctx context.Context) (*instance, error) {
 
 // tell plans the next try and says so, to the log and to those who deliver. What
 // is quarantined is logged once.
-func (s *Sink) tell(plan *restarts, why error, lived time.Duration) {
+func (s *Sink) tell(plan *restarts, why error, lived time.Duration, onOne bool) {
 	before := plan.quarantined && lived < plan.calm
-	plan.wait = plan.ended(time.Now(), lived)
+	plan.wait = plan.ended(time.Now(), lived, onOne)
 	down := classified(why)
 	state := stateRestarting
 	switch {
