@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,8 +59,11 @@ func newCall(ctx context.Context, s *script, keys []string, args ...any) call {
 const validShare = 3
 
 // outcome is how long the caller of a call must wait until its outcome can't change
-// any more: nothing, if it is known.
+// any more: nothing, if there was a reply, or it was not sent.
 func (c call) outcome() time.Duration {
+	if _, replied := errors.AsType[redis.Error](c.Err()); replied {
+		return 0
+	}
 	if c.validity == nil || c.Err() == nil || faultClass(c.Err()) != core.ErrUnknown {
 		return 0
 	}

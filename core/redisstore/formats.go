@@ -67,6 +67,7 @@ type InstanceFormats struct {
 // agreeOnFormat announces this instance, and records format and number of buckets at
 // the first start.
 func (s *Store) agreeOnFormat(ctx context.Context) (buckets int, err error) {
+	s.formats.tried = time.Now()
 	f, err := s.announceFormats(ctx, s.client)
 	switch {
 	case err != nil:

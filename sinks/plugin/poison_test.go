@@ -46,8 +46,8 @@ func TestMessageThatEndsThePlugin(t *testing.T) {
 		return err == nil && entry.State == core.Dead && d.Totals().Delivered == others
 	})
 	within(t, slack, "the plugin runs again", func() bool { return e.facts()["state"] == stateRunning })
-	if n, _ := strconv.Atoi(e.facts()["restarts"]); n != attempts {
-		t.Errorf("the plugin ended %d times, want %d: %v", n, attempts, e.journal.with(t, "delivery failed, will be retried"))
+	if n, _ := strconv.Atoi(e.facts()["restarts"]); n < 2 || n > attempts {
+		t.Errorf("the plugin ended %d times, want 2 to %d: %v", n, attempts, e.journal.with(t, "delivery failed, will be retried"))
 	}
 	recorded, err := os.ReadFile(e.record)
 	if err != nil {
