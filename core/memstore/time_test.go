@@ -104,7 +104,7 @@ func TestDedupeWindow(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(test.window - time.Millisecond)
-				if r := park(t, store, message("m")); !r.Duplicate || r.State != core.Cancelled {
+				if r := store.Park(t.Context(), message("m"))[0]; !errors.Is(r.Err, core.ErrCancelled) || r.State != core.Cancelled {
 					t.Errorf("just before the end of the window: %+v", r)
 				}
 				time.Sleep(time.Millisecond)

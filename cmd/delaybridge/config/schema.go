@@ -67,7 +67,7 @@ func (c *Config) fields(o Options) []field {
 func (s *Store) fields() []field {
 	return []field{
 		section("redis", "the store", s.Redis.fields()...),
-		oneOf("durability", &s.Durability, "auto", "what an accepted message has survived: memory, replicated, fsync, or auto, the strongest that this Redis can give", "auto", "memory", "replicated", "fsync"),
+		oneOf("durability", &s.Durability, "auto", "what an accepted message has survived: memory, replicated, fsync, or auto, the strongest of these that waits for no timer", "auto", "memory", "replicated", "fsync"),
 		number("replicas", &s.Replicas, "1", "1", "16", "that must have a message, for replicated"),
 		duration("durability_timeout", &s.DurabilityTimeout, "2s", "10ms", "1m", "for replicas or disk to confirm"),
 		duration("ownership", &s.Ownership, "5s", "1s", "10m", "for which a bucket stays with an instance that has gone silent"),
