@@ -124,7 +124,7 @@ func TestSinkThatIsDownForHours(t *testing.T) {
 // TestAloneInItsBucket: a message that the sink can't take, with nothing beside it, is
 // found by what passes in other buckets, and pauses the sink once.
 func TestAloneInItsBucket(t *testing.T) {
-	inWorldOf(t, 16, orders(nil), func(w *world) {
+	inWorldOf(t, 16, orders(func(d *core.Dispatcher) { d.Retry.MaxAttempts = 8 }), func(w *world) {
 		sink := w.sinks["orders"]
 		sink.answers(poisoned{err: errors.New("too large")}.answer)
 		w.accept(message("bad", 0))

@@ -221,46 +221,59 @@ func TestGivenUpParkKeepsNoMessage(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	server.Pause()
-	ctx, giveUp := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
-	const many = 20 // one batch, and what waits for the next
+	// The messages of each call: one is known, one is new, one has no id yet.
+	const many = 20
 	refused, stored := make(chan int, many), make(chan int, many)
 	var callers sync.WaitGroup
-	for n := range many {
-		callers.Go(func() {
-			mine := []*core.Message{message("known"), message(fmt.Sprint("m", n)), {Sink: "orders", Topic: "t", Generated: true, Delay: time.Hour}}
-			receipts, to := s.Park(ctx, mine...), stored
-			for _, r := range receipts {
-				if errors.Is(r.Err, core.ErrUnavailable) {
-					to = refused
-				} else if r.Err != nil {
-					t.Errorf("given up: %v", r.Err)
-				}
+	call := func(n int) {
+		mine := []*core.Message{message("known"), message(fmt.Sprint("m", n)), {Sink: "orders", Topic: "t", Generated: true, Delay: time.Hour}}
+		to := stored
+		for _, r := range s.Park(ctx, mine...) {
+			if errors.Is(r.Err, core.ErrUnavailable) {
+				to = refused
+			} else if r.Err != nil {
+				t.Errorf("given up: %v", r.Err)
 			}
-			to <- n
-			for _, m := range mine {
-				*m = core.Message{ID: "other", Sink: "other", Priority: 1, Generated: !m.Generated}
-			}
-		})
+		}
+		to <- n
+		for _, m := range mine {
+			*m = core.Message{ID: "other", Sink: "other", Priority: 1, Generated: !m.Generated}
+		}
 	}
-	<-refused // the calls that are on their way are not answered before the server is back
+	queue := func() (sent, waiting int) {
+		s.parker.mu.Lock()
+		defer s.parker.mu.Unlock()
+		q := s.parker.queue("")
+		for _, b := range q.waiting {
+			waiting += b.count
+		}
+		return q.batches, waiting
+	}
+	callers.Go(func() { call(0) })
+	until(t, "a batch is on its way", func() bool { sent, waiting := queue(); return sent == 1 && waiting == 0 })
+	for n := 1; n < many; n++ {
+		callers.Go(func() { call(n) })
+	}
+	until(t, "the others wait", func() bool { _, waiting := queue(); return waiting == 3*(many-1) })
+	giveUp()
+	for n := 1; n < many; n++ {
+		m := <-refused // the one that is on its way has no answer before the server is back
+		if _, waiting := queue(); m == 0 || waiting == 0 {
+			t.Errorf("call %d was refused, %d messages wait", m, waiting)
+		}
+		defer func() {
+			if _, err := s.Get(t.Context(), core.Ref{Sink: "orders", ID: fmt.Sprint("m", m)}); !errors.Is(err, core.ErrNotFound) {
+				t.Errorf("m%d was refused: %v", m, err)
+			}
+		}()
+	}
 	server.Resume()
 	callers.Wait()
-	close(refused)
-	close(stored)
-	for n := range refused {
-		if _, err := s.Get(t.Context(), core.Ref{Sink: "orders", ID: fmt.Sprint("m", n)}); !errors.Is(err, core.ErrNotFound) {
-			t.Errorf("m%d was refused: %v", n, err)
-		}
-	}
-	if len(stored) == 0 {
-		t.Error("nothing was on its way when its caller gave up")
-	}
-	for n := range stored {
-		entry, err := s.Get(t.Context(), core.Ref{Sink: "orders", ID: fmt.Sprint("m", n)})
-		if err != nil || string(entry.Message.Body) != fmt.Sprint("m", n) {
-			t.Errorf("m%d was stored: %q, %v", n, entry.Message.Body, err)
-		}
+	entry, err := s.Get(t.Context(), core.Ref{Sink: "orders", ID: fmt.Sprint("m", <-stored)})
+	if err != nil || string(entry.Message.Body) != "m0" {
+		t.Errorf("what was sent: %q, %v", entry.Message.Body, err)
 	}
 	if _, err := s.Get(t.Context(), core.Ref{Sink: "other", ID: "other"}); !errors.Is(err, core.ErrNotFound) {
 		t.Errorf("what was never parked: %v", err)
