@@ -24,7 +24,7 @@ func (l *bucketLoop) deliver(ctx context.Context, batch []*Message, probe bool) 
 		return l.probe(ctx, batch)
 	}
 	suspect := l.evidence.suspects(batch)
-	err, call := l.call(ctx, batch)
+	call, err := l.call(ctx, batch)
 	switch {
 	case len(batch) == 1 && isTrouble(err):
 		return l.lone(batch[0], err, call, suspect)
@@ -65,7 +65,7 @@ func spread(err error, n int) BatchError {
 
 // call makes one call of the sink, and returns its number among the sink's calls. Other
 // calls go on beside it, unless its message is a suspect.
-func (l *bucketLoop) call(ctx context.Context, batch []*Message) (error, uint64) {
+func (l *bucketLoop) call(ctx context.Context, batch []*Message) (uint64, error) {
 	if l.evidence.suspects(batch) {
 		l.evidence.alone.Lock()
 		defer l.evidence.alone.Unlock()
@@ -74,14 +74,14 @@ func (l *bucketLoop) call(ctx context.Context, batch []*Message) (error, uint64)
 		defer l.evidence.alone.RUnlock()
 	}
 	if context.Cause(ctx) == ErrOwnershipLost {
-		return ErrOwnershipLost, 0 // another owner may have sent it already
+		return 0, ErrOwnershipLost // another owner may have sent it already
 	}
 	call := l.evidence.begin()
 	err := l.within(ctx, batch)
 	if each, ok := errors.AsType[BatchError](err); err == nil || ok && len(each) == len(batch) && slices.Contains(each, nil) {
 		l.evidence.passed(call)
 	}
-	return err, call
+	return call, err
 }
 
 // within is one Deliver within its deadline. It ends early only if ownership is
