@@ -27,7 +27,7 @@ func (l *bucketLoop) deliver(ctx context.Context, batch []*Message, probe bool) 
 		return l.oneByOne(ctx, batch)
 	}
 	suspect := l.evidence.suspects(batch)
-	err, call := l.call(ctx, batch)
+	call, err := l.call(ctx, batch)
 	switch {
 	case len(batch) == 1 && isTrouble(err):
 		return l.lone(batch[0], err, call, suspect)
@@ -68,16 +68,16 @@ func spread(err error, n int) BatchError {
 
 // call makes one call of the sink, and returns its number among the sink's calls. Other
 // calls go on beside it, unless its message is a suspect.
-func (l *bucketLoop) call(ctx context.Context, batch []*Message) (error, uint64) {
+func (l *bucketLoop) call(ctx context.Context, batch []*Message) (uint64, error) {
 	call := l.evidence.begin(l.evidence.suspects(batch))
 	if context.Cause(ctx) == ErrOwnershipLost {
 		l.evidence.end(call, false)
-		return ErrOwnershipLost, 0 // another owner may have sent it already
+		return 0, ErrOwnershipLost // another owner may have sent it already
 	}
 	err := l.within(ctx, batch)
 	each, ok := errors.AsType[BatchError](err)
 	l.evidence.end(call, err == nil || ok && len(each) == len(batch) && slices.Contains(each, nil))
-	return err, call
+	return call, err
 }
 
 // within is one Deliver within its deadline. It ends early only if ownership is

@@ -162,7 +162,7 @@ func firstsOfKeys(batch []*Message) (at []int) {
 
 func (t *trial) untried() (at []int) {
 	for n, err := range t.verdicts {
-		if err == ErrNotTried {
+		if errors.Is(err, ErrNotTried) {
 			at = append(at, n)
 		}
 	}
@@ -178,7 +178,7 @@ func (t *trial) deliver(ctx context.Context, at []int) {
 	for n, position := range at {
 		part[n] = t.batch[position]
 	}
-	err, call := t.call(ctx, part)
+	call, err := t.call(ctx, part)
 	each, ok := errors.AsType[BatchError](err)
 	switch {
 	case err == nil:

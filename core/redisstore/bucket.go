@@ -57,33 +57,9 @@ func (b *bucket) signal() {
 
 // Take implements core.Bucket.
 func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
-	if len(b.hand) == 0 { // else Redis refuses, and what is in hand keeps its number
-		b.takes++
-	}
-	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max+b.newer.count, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
-	at := &b.store.takes
-	if b.failing {
-		at = &b.store.failing
-	}
-	sent, err := b.run(ctx, at, c)
-	received := time.Now()
+	reply, batch, err := b.ask(ctx, max)
 	if err != nil {
 		return core.Batch{}, err
-	}
-	reply, err := c.Slice()
-	switch {
-	case err != nil:
-		return core.Batch{}, fault("take", err)
-	case len(reply) == 1:
-		return core.Batch{}, core.ErrOwnershipLost
-	case len(reply) < 2 || len(reply)%4 != 2:
-		return core.Batch{}, fault("take", errReply)
-	}
-	now := time.UnixMicro(number(reply[0]))
-	b.clock.observe(now, sent, received)
-	batch := core.Batch{Now: now, Local: b.clock.here(now, sent, received)}
-	if next := number(reply[1]); next != 0 {
-		batch.Next = time.UnixMilli(next)
 	}
 	b.hand, b.newer.count = b.hand[:0], 0
 	var damaged []core.Outcome
@@ -102,6 +78,40 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 		b.swept()
 	}
 	return batch, nil
+}
+
+// ask runs take.lua. It returns the reply, whose messages are still to be read, and a
+// batch with the times in it.
+func (b *bucket) ask(ctx context.Context, max int) ([]any, core.Batch, error) {
+	if len(b.hand) == 0 { // else Redis refuses, and what is in flight keeps its number
+		b.takes++
+	}
+	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max+b.newer.count, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
+	at := &b.store.takes
+	if b.failing {
+		at = &b.store.failing
+	}
+	sent, err := b.run(ctx, at, c)
+	received := time.Now()
+	if err != nil {
+		return nil, core.Batch{}, err
+	}
+	reply, err := c.Slice()
+	switch {
+	case err != nil:
+		return nil, core.Batch{}, fault("take", err)
+	case len(reply) == 1:
+		return nil, core.Batch{}, core.ErrOwnershipLost
+	case len(reply) < 2 || len(reply)%4 != 2:
+		return nil, core.Batch{}, fault("take", errReply)
+	}
+	now := time.UnixMicro(number(reply[0]))
+	b.clock.observe(now, sent, received)
+	batch := core.Batch{Now: now, Local: b.clock.here(now, sent, received)}
+	if next := number(reply[1]); next != 0 {
+		batch.Next = time.UnixMilli(next)
+	}
+	return reply, batch, nil
 }
 
 // sweptByTake is how many remembered ids a Take forgets that finds nothing, see take.lua.

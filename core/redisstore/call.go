@@ -64,7 +64,7 @@ func (c call) outcome() time.Duration {
 	if _, replied := errors.AsType[redis.Error](c.Err()); replied {
 		return 0
 	}
-	if c.validity == nil || c.Err() == nil || faultClass(c.Err()) != core.ErrUnknown {
+	if c.validity == nil || c.Err() == nil || !errors.Is(faultClass(c.Err()), core.ErrUnknown) {
 		return 0
 	}
 	return time.Until(c.validity.until)

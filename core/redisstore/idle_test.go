@@ -145,7 +145,7 @@ func TestSteppedClockIsNoticed(t *testing.T) {
 	t.Parallel()
 	var r clockRange
 	sent := time.Now()
-	at := func(d time.Duration) time.Time { return sent.Add(d) }
+	at := sent.Add
 	for _, c := range []struct {
 		name            string
 		redis, received time.Duration

@@ -119,7 +119,7 @@ func (v *server) release(ctx context.Context, t *lease) {
 	if b := t.bucket; len(b.hand) == 0 {
 		err = b.settle(ctx, nil)
 	} else {
-		err = v.Store.cutOff(ctx, b)
+		err = v.cutOff(ctx, b)
 	}
 	if errors.Is(err, core.ErrOwnershipLost) {
 		t.cancel(core.ErrOwnershipLost)

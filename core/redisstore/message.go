@@ -191,7 +191,7 @@ func (s *Store) change(ctx context.Context, ref core.Ref, script *script, after 
 		if err := unlessDone(ctx, "change message"); err != nil {
 			return core.Receipt{}, err
 		}
-		if r, err := s.changeOnce(ctx, ref, script, after, args...); err != errMoved {
+		if r, err := s.changeOnce(ctx, ref, script, after, args...); !errors.Is(err, errMoved) {
 			return r, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -158,7 +157,7 @@ func TestInstancesHaveTheSameShare(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- s.Serve(ctx, "orders", func(ctx context.Context, b core.Bucket) error { return idle(ctx, b) })
+			ended <- s.Serve(ctx, "orders", idle)
 		}()
 		defer func() { stop(); <-ended }()
 	}

@@ -11,7 +11,7 @@ const (
 
 // allMutants are the planted faults. Each is a mistake that somebody could make.
 func allMutants() []*mutant {
-	return slices.Concat(engineMutants(), storeMutants(), targetMutants())
+	return slices.Concat(engineMutants(), storeMutants(), callMutants(), targetMutants())
 }
 
 func engineMutants() []*mutant {
@@ -29,6 +29,22 @@ func engineMutants() []*mutant {
 			from: "		return l.isolate(ctx, batch)\n", to: "		return err\n"},
 		{name: "stop does not settle what is in hand", file: "core/dispatcher.go", rows: []int{40},
 			from: "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)", to: "	ctx, cancel := context.WithTimeout(ctx, settleTimeout)"},
+	}
+}
+
+// callMutants are of when calls are made and for how long they hold.
+func callMutants() []*mutant {
+	return []*mutant{
+		{name: "late calls take effect", file: luaDir + "deadline.lua", rows: []int{47},
+			from: "if micros < sent or micros > sent + holds then return late() end\n", to: ""},
+		{name: "renewals on the connections of the takes", file: "core/redisstore/loop.go", test: []string{"-run", "TestRenewedThoughTakes", storeTests},
+			from: "l.Store.run(ctx, l.keeping, p.calls...)", to: "l.Store.run(ctx, l.serving, p.calls...)"},
+		{name: "late calls to own take effect", file: "core/redisstore/script.go", rows: []int{48},
+			from: "newChange(luaBucket, luaOwn)", to: "newScript(luaClock, luaBucket, luaOwn)"},
+		{name: "accepts of one server wait for another", file: "core/redisstore/parker.go", rows: []int{51},
+			from: "	q := k.queues[server]\n", to: "	server = \"\"\n	q := k.queues[server]\n"},
+		{name: "remembered ids are not swept", file: luaDir + "remember.lua", rows: []int{49},
+			from: "  forget(window, 2 * #ids + 2)\n", to: ""},
 	}
 }
 
@@ -70,16 +86,6 @@ func storeMutants() []*mutant {
 			from: "  remember({unpack(ARGV, a, a + count - 1)}, 1, tonumber(ARGV[2]))\n", to: ""},
 		{name: "full Redis can't be drained", file: luaDir + "bucket.lua", rows: []int{18},
 			from: "redis.call('HDEL', owner, '-') end", to: "end"},
-		{name: "late calls take effect", file: luaDir + "deadline.lua", rows: []int{47},
-			from: "if micros < sent or micros > sent + holds then return late() end\n", to: ""},
-		{name: "renewals on the connections of the takes", file: "core/redisstore/loop.go", test: []string{"-run", "TestRenewedThoughTakes", storeTests},
-			from: "l.Store.run(ctx, l.keeping, p.calls...)", to: "l.Store.run(ctx, l.serving, p.calls...)"},
-		{name: "late calls to own take effect", file: "core/redisstore/script.go", rows: []int{48},
-			from: "newChange(luaBucket, luaOwn)", to: "newScript(luaClock, luaBucket, luaOwn)"},
-		{name: "accepts of one server wait for another", file: "core/redisstore/parker.go", rows: []int{51},
-			from: "	q := k.queues[server]\n", to: "	server = \"\"\n	q := k.queues[server]\n"},
-		{name: "remembered ids are not swept", file: luaDir + "remember.lua", rows: []int{49},
-			from: "  forget(window, 2 * #ids + 2)\n", to: ""},
 		{name: "WAIT left out", file: "core/redisstore/durability.go", rows: []int{14, 13},
 			from: "		return redis.NewCmd(ctx, \"wait\", d.replicas, ms)\n", to: "		return nil\n"},
 		{name: "lost reply called a refusal", file: "core/redisstore/fault.go", rows: []int{29},
