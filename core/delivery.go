@@ -23,6 +23,9 @@ func (l *bucketLoop) deliver(ctx context.Context, batch []*Message, probe bool) 
 	if probe && len(batch) > 1 {
 		return l.probe(ctx, batch)
 	}
+	if len(batch) > 1 && l.evidence.sure(batch) < len(batch) {
+		return l.oneByOne(ctx, batch)
+	}
 	suspect := l.evidence.suspects(batch)
 	call, err := l.call(ctx, batch)
 	switch {
@@ -66,21 +69,14 @@ func spread(err error, n int) BatchError {
 // call makes one call of the sink, and returns its number among the sink's calls. Other
 // calls go on beside it, unless its message is a suspect.
 func (l *bucketLoop) call(ctx context.Context, batch []*Message) (uint64, error) {
-	if l.evidence.suspects(batch) {
-		l.evidence.alone.Lock()
-		defer l.evidence.alone.Unlock()
-	} else {
-		l.evidence.alone.RLock()
-		defer l.evidence.alone.RUnlock()
-	}
+	call := l.evidence.begin(l.evidence.suspects(batch))
 	if context.Cause(ctx) == ErrOwnershipLost {
+		l.evidence.end(call, false)
 		return 0, ErrOwnershipLost // another owner may have sent it already
 	}
-	call := l.evidence.begin()
 	err := l.within(ctx, batch)
-	if each, ok := errors.AsType[BatchError](err); err == nil || ok && len(each) == len(batch) && slices.Contains(each, nil) {
-		l.evidence.passed(call)
-	}
+	each, ok := errors.AsType[BatchError](err)
+	l.evidence.end(call, err == nil || ok && len(each) == len(batch) && slices.Contains(each, nil))
 	return call, err
 }
 

@@ -6,18 +6,18 @@ import "sync"
 // if it failed while others passed. It knows the calls of one Dispatcher. The zero
 // value is ready; safe for concurrent use.
 type evidence struct {
-	// alone is held by each call; for itself by one whose message is a suspect of a
-	// crash, so that nobody else's messages are cut off with it.
-	alone sync.RWMutex
-
 	mu        sync.Mutex
-	begun     uint64 // calls so far, which are numbered
-	confirmed uint64 // the latest call, by number, that confirmed something
+	waiting   []*waitingCall // in the order in which they came
+	running   int            // calls under way
+	alone     bool           // that is one which must have no other beside it
+	begun     uint64         // calls so far, which are numbered
+	confirmed uint64         // the latest call, by number, that confirmed something
 	// The last failure of a message alone, and the last of another one.
 	trouble, before failure
 	failed          map[string]uint64 // the last call in which a message failed alone
 	blamed          map[string]fault
-	crashed         map[string]bool
+	crashed         map[string]bool // to be called with no other call beside it
+	doubtful        map[string]bool // sent in a batch whose outcome is unknown
 }
 
 // failure is a call in which a message failed alone.
@@ -36,19 +36,48 @@ type fault struct {
 // another look.
 const maxSuspects = 20_000
 
-// begin numbers a call.
-func (e *evidence) begin() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.begun++
-	return e.begun
+// waitingCall is a call that waits for its turn.
+type waitingCall struct {
+	alone    bool
+	number   uint64
+	admitted chan struct{}
 }
 
-// passed notes that a call has confirmed messages.
-func (e *evidence) passed(call uint64) {
+// begin waits until a call may be made, and numbers it. A call that is to be alone has
+// no other beside it, so that nobody else's messages are cut off with it. It waits no
+// longer than the calls before it take.
+func (e *evidence) begin(alone bool) uint64 {
+	w := &waitingCall{alone: alone, admitted: make(chan struct{})}
+	e.mu.Lock()
+	e.waiting = append(e.waiting, w)
+	e.admit()
+	e.mu.Unlock()
+	<-w.admitted
+	return w.number
+}
+
+// end ends a call, which may have confirmed messages.
+func (e *evidence) end(call uint64, confirmed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.confirmed = max(e.confirmed, call)
+	e.running--
+	e.alone = false
+	if confirmed {
+		e.confirmed = max(e.confirmed, call)
+	}
+	e.admit()
+}
+
+// admit lets in the calls that may be made, first come, first served; mu is held.
+func (e *evidence) admit() {
+	for len(e.waiting) > 0 && !e.alone && (e.running == 0 || !e.waiting[0].alone) {
+		w := e.waiting[0]
+		e.waiting = e.waiting[1:]
+		e.begun++
+		e.running++
+		e.alone, w.number = w.alone, e.begun
+		close(w.admitted)
+	}
 }
 
 // failedAlone notes that a message has failed alone in a call, unless it was to blame
@@ -74,31 +103,34 @@ func (e *evidence) othersFailed(id string) uint64 {
 }
 
 // atFault tells whether a message that has failed alone in a call is to blame: since it
-// failed before, others passed and no other failed; or it was to blame before, has failed
-// in the same way, and no other has failed since. If not, that it failed is remembered.
-func (e *evidence) atFault(id string, call uint64, err error) bool {
+// failed before, others passed and no other failed; or, unless this attempt is its last, it
+// was to blame before, has failed in the same way, and no other has failed since. If not,
+// that it failed is remembered. Again is as of blame.
+func (e *evidence) atFault(id string, call uint64, err error, final bool) (fault, again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	first, again := e.failed[id]
+	first, failed := e.failed[id]
 	last, known := e.blamed[id]
 	others := e.othersFailed(id)
-	if again && e.confirmed > first && others < first || known && last.text == err.Error() && others <= last.call {
-		e.blame(id, err)
-		return true
+	if failed && e.confirmed > max(first, others) || known && !final && last.text == err.Error() && others <= last.call {
+		return true, e.blame(id, err)
 	}
 	e.failed = bounded(e.failed)
 	e.failed[id] = call
-	return false
+	return false, false
 }
 
-// isToBlame notes that a message has failed alone while others passed.
-func (e *evidence) isToBlame(id string, err error) {
+// isToBlame notes that a message has failed alone while others passed. Again is as of
+// blame.
+func (e *evidence) isToBlame(id string, err error) (again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.blame(id, err)
+	return e.blame(id, err)
 }
 
-func (e *evidence) blame(id string, err error) {
+// blame tells whether the message was to blame before: once can be chance, as where the
+// sink goes down in the midst of a trial.
+func (e *evidence) blame(id string, err error) (again bool) {
 	delete(e.failed, id)
 	switch id { // it was not the sink's trouble
 	case e.trouble.id:
@@ -106,8 +138,14 @@ func (e *evidence) blame(id string, err error) {
 	case e.before.id:
 		e.before = failure{}
 	}
+	_, again = e.blamed[id]
 	e.blamed = bounded(e.blamed)
 	e.blamed[id] = fault{e.begun, err.Error()}
+	if ClassOf(err) == Unknown { // which a message of another call may have caused
+		e.crashed = bounded(e.crashed)
+		e.crashed[id] = true
+	}
+	return again
 }
 
 // bounded returns a set that has room.
@@ -128,6 +166,29 @@ func (e *evidence) suspect(batch []*Message) {
 	}
 }
 
+// doubt notes the messages of a batch that may all have been sent.
+func (e *evidence) doubt(batch []*Message) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range batch {
+		e.doubtful = bounded(e.doubtful)
+		e.doubtful[m.ID] = true
+	}
+}
+
+// sure is how many messages of a batch stand before the first that was sent in a batch of
+// unknown outcome.
+func (e *evidence) sure(batch []*Message) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for n, m := range batch {
+		if len(e.doubtful) > 0 && e.doubtful[m.ID] {
+			return n
+		}
+	}
+	return len(batch)
+}
+
 // suspects tells whether the batch is one message that a crash has cut off.
 func (e *evidence) suspects(batch []*Message) bool {
 	e.mu.Lock()
@@ -139,7 +200,7 @@ func (e *evidence) suspects(batch []*Message) bool {
 func (e *evidence) settled(outcomes []Outcome) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.failed)+len(e.blamed)+len(e.crashed) == 0 {
+	if len(e.failed)+len(e.blamed)+len(e.crashed)+len(e.doubtful) == 0 {
 		return
 	}
 	for _, o := range outcomes {
@@ -147,6 +208,7 @@ func (e *evidence) settled(outcomes []Outcome) {
 			delete(e.failed, o.ID)
 			delete(e.blamed, o.ID)
 			delete(e.crashed, o.ID)
+			delete(e.doubtful, o.ID)
 		}
 	}
 }

@@ -5,10 +5,15 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
-// blamed is the error of a message that failed alone while others passed.
-type blamed struct{ error }
+// blamed is the error of a message that failed alone while others passed. That spends its
+// last attempt only if it has happened again.
+type blamed struct {
+	error
+	again bool
+}
 
 // Unwrap returns what the sink said.
 func (b blamed) Unwrap() error { return b.error }
@@ -37,8 +42,12 @@ func isTrouble(err error) bool {
 func (l *bucketLoop) lone(m *Message, err error, call uint64, suspect bool) error {
 	l.evidence.failedAlone(m.ID, call, err)
 	crashed := errors.Is(err, ErrCrashed) // which another bucket's message may have done
-	if crashed && suspect || !crashed && l.evidence.atFault(m.ID, call, err) {
-		return BatchError{blamed{ofMessage(err)}}
+	fault, again := crashed && suspect, true
+	if !crashed {
+		fault, again = l.evidence.atFault(m.ID, call, err, l.final(m))
+	}
+	if fault {
+		return BatchError{blamed{ofMessage(err), again}}
 	}
 	return err
 }
@@ -65,6 +74,7 @@ type trial struct {
 	passed   bool     // the sink has taken something, or said something of a message
 	failures int      // calls in a row that failed
 	err      error    // of the first that did
+	until    time.Time
 }
 
 // maxFailures is how many calls in a row may fail in a trial: more than it takes to
@@ -73,7 +83,8 @@ type trial struct {
 const maxFailures = 24
 
 func (l *bucketLoop) newTrial(batch []*Message) *trial {
-	t := &trial{bucketLoop: l, batch: batch, verdicts: make(BatchError, len(batch)), calls: make([]uint64, len(batch))}
+	t := &trial{bucketLoop: l, batch: batch, verdicts: make(BatchError, len(batch)), calls: make([]uint64, len(batch)),
+		until: time.Now().Add(l.timeout())}
 	for n := range batch {
 		t.verdicts[n] = ErrNotTried
 	}
@@ -92,6 +103,18 @@ func (l *bucketLoop) isolate(ctx context.Context, batch []*Message) error {
 	}
 	if t.passed {
 		t.deliver(ctx, t.untried())
+	}
+	return t.result()
+}
+
+// oneByOne delivers a batch in its order, and each message alone that was sent before in
+// a batch of unknown outcome.
+func (l *bucketLoop) oneByOne(ctx context.Context, batch []*Message) error {
+	t := l.newTrial(batch)
+	for at := t.untried(); len(at) > 0; {
+		n := max(1, l.evidence.sure(batch[at[0]:]))
+		t.deliver(ctx, at[:n])
+		at = at[n:]
 	}
 	return t.result()
 }
@@ -148,7 +171,7 @@ func (t *trial) untried() (at []int) {
 
 // deliver tries the messages at these positions, and their halves if that fails.
 func (t *trial) deliver(ctx context.Context, at []int) {
-	if len(at) == 0 || t.failures >= maxFailures {
+	if len(at) == 0 || t.failures >= maxFailures || ctx.Err() != nil || time.Now().After(t.until) {
 		return
 	}
 	part := make([]*Message, len(at))
@@ -164,8 +187,8 @@ func (t *trial) deliver(ctx context.Context, at []int) {
 		t.verdicts[at[0]], t.calls[at[0]] = err, call
 		t.trailing = append(t.trailing, at[0])
 		t.evidence.failedAlone(t.batch[at[0]].ID, call, err)
-		if t.fail(err); errors.Is(err, ErrCrashed) {
-			t.failures = maxFailures // nothing more goes to what is not there
+		if t.fail(err); ClassOf(err) == Unknown {
+			t.failures = maxFailures // nothing more goes to a sink in such trouble
 		}
 	case ok && len(each) == len(at):
 		t.note(at, each)
@@ -175,6 +198,7 @@ func (t *trial) deliver(ctx context.Context, at []int) {
 		for _, position := range at {
 			t.verdicts[position] = uncertain{err}
 		}
+		t.evidence.doubt(part)
 		t.failures = maxFailures // nothing more goes to a sink in such trouble
 	default:
 		t.fail(err)
@@ -210,26 +234,33 @@ func (t *trial) result() error {
 		if t.calls[n] == 0 {
 			continue
 		}
+		fault, again := t.blames(n, err)
 		switch {
-		case !errors.Is(err, ErrCrashed) && t.isToBlame(n):
-			t.evidence.isToBlame(t.batch[n].ID, err)
-			t.verdicts[n], known = blamed{ofMessage(err)}, true
-		case !t.passed && !errors.Is(err, ErrCrashed) && t.evidence.atFault(t.batch[n].ID, t.calls[n], err):
-			t.verdicts[n], known = blamed{ofMessage(err)}, true
+		case fault:
+			t.verdicts[n], known = blamed{ofMessage(err), again}, true
 		case ClassOf(err) == Unknown:
 			t.verdicts[n], known = uncertain{err}, true
 		default:
 			t.verdicts[n] = ErrNotTried
 		}
 	}
-	if !known {
+	if !known && t.err != nil {
 		return t.err
 	}
 	return t.verdicts
 }
 
-// isToBlame tells whether a message failed alone between others that passed, or is one
-// of a few behind the last.
-func (t *trial) isToBlame(n int) bool {
-	return t.passed && (!slices.Contains(t.trailing, n) || len(t.trailing) <= maxTrailing)
+// blames tells whether a message is to blame that failed alone, and whether it was before.
+// It is if it stood between others that passed, or is one of a few behind the last, which
+// is not enough for its last attempt.
+func (t *trial) blames(n int, err error) (fault, again bool) {
+	m := t.batch[n]
+	few := len(t.trailing) <= maxTrailing && !t.final(m)
+	switch {
+	case errors.Is(err, ErrCrashed):
+		return false, false
+	case t.passed && (few || !slices.Contains(t.trailing, n)):
+		return true, t.evidence.isToBlame(m.ID, err)
+	}
+	return t.evidence.atFault(m.ID, t.calls[n], err, t.final(m))
 }

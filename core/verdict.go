@@ -53,6 +53,8 @@ func (l *bucketLoop) judgeSink(batch []*Message, err error, now time.Time, p pas
 func (l *bucketLoop) unknownAll(batch []*Message, err error) []Outcome {
 	if errors.Is(err, ErrCrashed) {
 		l.suspect(batch, err)
+	} else if len(batch) > 1 {
+		l.evidence.doubt(batch)
 	}
 	outcomes := make([]Outcome, len(batch))
 	for n, m := range batch {
@@ -105,7 +107,7 @@ func (l *bucketLoop) judgeEach(batch []*Message, verdicts BatchError, now time.T
 			outcomes, answered = append(outcomes, l.confirm(m, now)), true
 		case errors.Is(err, ErrNotTried):
 		case is[blamed](err):
-			outcomes = append(outcomes, l.failed(m, err, now))
+			outcomes = append(outcomes, l.toBlame(m, err, now))
 		case errors.Is(err, ErrCrashed):
 			suspects, trouble = append(suspects, m), err
 		case is[uncertain](err):
@@ -133,6 +135,18 @@ func (l *bucketLoop) judgeEach(batch []*Message, verdicts BatchError, now time.T
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
+}
+
+// final tells whether this is the last attempt of a message.
+func (l *bucketLoop) final(m *Message) bool { return m.Attempt >= l.policy(m).MaxAttempts }
+
+// toBlame is failed for a message that failed alone while others passed.
+func (l *bucketLoop) toBlame(m *Message, err error, now time.Time) Outcome {
+	if b, _ := errors.AsType[blamed](err); b.again || !l.final(m) {
+		return l.failed(m, err, now)
+	}
+	policy := l.policy(m)
+	return Outcome{ID: m.ID, State: Retrying, Attempts: policy.MaxAttempts - 1, Reason: reasonOf(err), Error: err.Error(), After: policy.wait(m.Attempt)}
 }
 
 // failed decides what becomes of one message that was not delivered.
