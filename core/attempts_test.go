@@ -17,6 +17,7 @@ func TestOnlyAttemptOfUnknownOutcome(t *testing.T) {
 		w.sinks["orders"].answers(func([]*core.Message) error { return lost })
 		w.accept(message("a", 0), message("b", 0))
 		time.Sleep(time.Hour)
+		synctest.Wait() // a probe may be under way
 		if e := w.wantState("a", core.Retrying, "unknown"); !e.MayHaveBeenSent {
 			t.Error("it may not have been sent")
 		}
