@@ -69,8 +69,11 @@ func classesOf(err error, n int) string {
 }
 
 func classOf(err error) string {
-	if err == nil {
+	switch {
+	case err == nil:
 		return "ok"
+	case errors.Is(err, core.ErrNotTried):
+		return "untried"
 	}
 	return core.ClassOf(err).String()
 }
@@ -192,9 +195,9 @@ func TestTroubleInTheMiddle(t *testing.T) {
 		calls   int
 		want    string
 	}{
-		"died":         {0, status.Error(codes.Unavailable, "EOF"), 2, "ok ok unknown unknown retry retry"},
-		"retry":        {sinkv1.Outcome_OUTCOME_RETRY, nil, 2, "ok ok retry retry retry retry"},
-		"blocked":      {sinkv1.Outcome_OUTCOME_BLOCKED, nil, 2, "ok ok blocked blocked blocked blocked"},
+		"died":         {0, status.Error(codes.Unavailable, "EOF"), 2, "ok ok unknown unknown untried untried"},
+		"retry":        {sinkv1.Outcome_OUTCOME_RETRY, nil, 2, "ok ok retry retry untried untried"},
+		"blocked":      {sinkv1.Outcome_OUTCOME_BLOCKED, nil, 2, "ok ok blocked blocked untried untried"},
 		"permanent":    {sinkv1.Outcome_OUTCOME_PERMANENT, nil, 3, "ok ok permanent permanent ok ok"},
 		"topicblocked": {sinkv1.Outcome_OUTCOME_TOPIC_BLOCKED, nil, 3, "ok ok topic_blocked topic_blocked ok ok"},
 	} {

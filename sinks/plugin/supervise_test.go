@@ -173,7 +173,7 @@ func TestQuarantine(t *testing.T) {
 	e := openEvil(t, "crash", func(s *settings) { s.pace.first, s.pace.longest = time.Millisecond, time.Millisecond })
 	for n := range 5 {
 		within(t, slack, "running", func() bool { return e.facts()["state"] == stateRunning })
-		e.deliver(slack, messages(1)...)
+		e.deliver(slack, messages(2)...) // an end on one would be the message's
 		within(t, slack, "noticed", func() bool {
 			return len(e.journal.with(t, "plugin went down"))+len(e.journal.with(t, "plugin went down too often, it is quarantined")) > n
 		})
