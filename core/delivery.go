@@ -34,11 +34,26 @@ func (l *bucketLoop) deliver(ctx context.Context, batch []*Message, probe bool) 
 	case len(batch) > 1 && oneSpoilsAll(err):
 		half := len(batch) / 2
 		first, second := l.deliver(ctx, batch[:half], false), l.deliver(ctx, batch[half:], false)
-		return append(spread(first, half), spread(second, len(batch)-half)...)
+		return afterPanic(err, append(spread(first, half), spread(second, len(batch)-half)...))
 	case isTrouble(err) && ClassOf(err) != Unknown:
 		return l.isolate(ctx, batch)
 	}
 	return err
+}
+
+// afterPanic has what was tried again after a panic spend the attempt in any case: a
+// sink that panics may have sent all of a batch.
+func afterPanic(err error, verdicts BatchError) BatchError {
+	if !errors.Is(err, errPanic) {
+		return verdicts
+	}
+	for n, verdict := range verdicts {
+		class := ClassOf(verdict)
+		if verdict != nil && (errors.Is(verdict, ErrNotTried) || class == Blocked || class == TopicBlocked) {
+			verdicts[n] = uncertain{err}
+		}
+	}
+	return verdicts
 }
 
 // oneSpoilsAll tells whether a batch failed as a whole in a way that is said of

@@ -92,7 +92,7 @@ func (l *bucketLoop) step(ctx context.Context) error {
 	if !l.awaitStuck(ctx) {
 		return nil
 	}
-	pass, ok := l.gate.enter(ctx)
+	pass, ok := l.gate.enter(ctx, l)
 	if !ok {
 		return nil
 	}

@@ -26,10 +26,12 @@ type failure struct {
 	call uint64
 }
 
-// fault is how a message failed when it was last to blame, and the latest call then.
+// fault is how a message failed when it was last to blame, the latest call then, and how
+// often it was to blame.
 type fault struct {
-	call uint64
-	text string
+	call  uint64
+	text  string
+	times int
 }
 
 // maxSuspects bounds each of the sets. What does not fit is forgotten, which costs
@@ -103,16 +105,16 @@ func (e *evidence) othersFailed(id string) uint64 {
 }
 
 // atFault tells whether a message that has failed alone in a call is to blame: since it
-// failed before, others passed and no other failed; or, unless this attempt is its last, it
-// was to blame before, has failed in the same way, and no other has failed since. If not,
-// that it failed is remembered. Again is as of blame.
+// failed before, others passed and no other failed; or it was to blame before, more than
+// once if this attempt is its last, has failed in the same way, and no other has failed
+// since. If not, that it failed is remembered. Again is as of blame.
 func (e *evidence) atFault(id string, call uint64, err error, final bool) (fault, again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	first, failed := e.failed[id]
 	last, known := e.blamed[id]
 	others := e.othersFailed(id)
-	if failed && e.confirmed > max(first, others) || known && !final && last.text == err.Error() && others <= last.call {
+	if failed && e.confirmed > max(first, others) || known && (!final || last.times > 1) && last.text == err.Error() && others <= last.call {
 		return true, e.blame(id, err)
 	}
 	e.failed = bounded(e.failed)
@@ -138,9 +140,9 @@ func (e *evidence) blame(id string, err error) (again bool) {
 	case e.before.id:
 		e.before = failure{}
 	}
-	_, again = e.blamed[id]
+	last, again := e.blamed[id]
 	e.blamed = bounded(e.blamed)
-	e.blamed[id] = fault{e.begun, err.Error()}
+	e.blamed[id] = fault{e.begun, err.Error(), last.times + 1}
 	if ClassOf(err) == Unknown { // which a message of another call may have caused
 		e.crashed = bounded(e.crashed)
 		e.crashed[id] = true

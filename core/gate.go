@@ -11,6 +11,8 @@ import (
 const (
 	firstProbe = 100 * time.Millisecond
 	probeEvery = time.Second
+	// othersFirst is for how long a bucket whose call failed leaves the probe to others.
+	othersFirst = 5 * time.Millisecond
 )
 
 // gate holds a sink's buckets back while the sink is in trouble. The zero value
@@ -21,6 +23,9 @@ type gate struct {
 	since   time.Time
 	probeAt time.Time
 	probing bool
+	// failed is whose call failed last: others are to probe before it, as it may be one of
+	// its messages that can't be sent.
+	failed  *bucketLoop
 	changed chan struct{} // closed at the next change, if anyone waits
 }
 
@@ -36,9 +41,9 @@ type pass struct {
 
 // enter blocks while the gate is closed and it is not this caller's turn to
 // probe. It returns false when ctx has ended.
-func (g *gate) enter(ctx context.Context) (pass, bool) {
+func (g *gate) enter(ctx context.Context, l *bucketLoop) (pass, bool) {
 	for ctx.Err() == nil {
-		p, changed, wait := g.try()
+		p, changed, wait := g.try(l)
 		if wait < 0 {
 			return p, true
 		}
@@ -54,13 +59,16 @@ func (g *gate) enter(ctx context.Context) (pass, bool) {
 }
 
 // try returns a pass, or how long to wait (and for what) before trying again.
-func (g *gate) try() (p pass, changed <-chan struct{}, wait time.Duration) {
+func (g *gate) try(l *bucketLoop) (p pass, changed <-chan struct{}, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.reason == "" {
 		return pass{gate: g}, nil, -1
 	}
 	wait = time.Until(g.probeAt)
+	if l == g.failed {
+		wait += othersFirst
+	}
 	if !g.probing && wait <= 0 {
 		g.probing = true
 		return pass{gate: g, probe: true}, nil, -1
@@ -68,7 +76,10 @@ func (g *gate) try() (p pass, changed <-chan struct{}, wait time.Duration) {
 	if g.changed == nil {
 		g.changed = make(chan struct{})
 	}
-	return pass{}, g.changed, max(wait, firstProbe)
+	if wait <= 0 { // another probes
+		wait = firstProbe
+	}
+	return pass{}, g.changed, wait
 }
 
 // broadcast wakes those who wait; g.mu is held.
@@ -125,7 +136,7 @@ func (p pass) close(l *bucketLoop, err error) {
 	if p.probe {
 		g.probing = false
 	}
-	g.reason = Shorten(err.Error(), MaxErrorText)
+	g.reason, g.failed = Shorten(err.Error(), MaxErrorText), l
 	g.broadcast()
 }
 

@@ -204,6 +204,20 @@ func (t *trial) deliver(ctx context.Context, at []int) {
 		t.fail(err)
 		t.deliver(ctx, at[:len(at)/2])
 		t.deliver(ctx, at[len(at)/2:])
+		t.afterPanic(err, at)
+	}
+}
+
+// afterPanic is afterPanic for the messages at these positions.
+func (t *trial) afterPanic(err error, at []int) {
+	if !errors.Is(err, errPanic) {
+		return
+	}
+	for _, position := range at {
+		if t.verdicts[position] != nil && t.calls[position] > 0 {
+			t.verdicts[position], t.calls[position] = uncertain{err}, 0
+		}
+		t.verdicts[position] = afterPanic(err, BatchError{t.verdicts[position]})[0]
 	}
 }
 
@@ -244,6 +258,7 @@ func (t *trial) result() error {
 			t.verdicts[n] = ErrNotTried
 		}
 	}
+	known = known || slices.ContainsFunc(t.verdicts, is[uncertain])
 	if !known && t.err != nil {
 		return t.err
 	}
