@@ -17,7 +17,7 @@ const (
 	maxBatchBytes    = 8 << 20
 
 	fullBatch         = 200 // that many need not wait for another batch,
-	worthwhile        = 4   // if they are at least so many a bucket
+	worthwhile        = 16  // if they are at least so many a bucket
 	maxBatches        = 3   // on their way to one server
 	maxWaitingBatches = 16  // likewise, where each waits for replicas or disk
 
@@ -34,7 +34,8 @@ type parker struct {
 	queues map[string]*parkQueue // by the address of the server
 	most   int                   // maxQueueBytes
 	limit  int                   // of the batches that are on their way to one server
-	least  int                   // messages that need not wait for another batch
+	least  int                   // messages that need not wait for another batch,
+	each   int                   // if they are so many a bucket
 	unsafe error                 // what the last look at all servers has found
 	// bucket is where messages go that may go anywhere, and room for how many more.
 	bucket, room int
@@ -57,9 +58,9 @@ type parkQueue struct {
 
 // bound sets the bounds for a level of durability.
 func (k *parker) bound(d durability) {
-	k.most, k.limit, k.least = maxQueueBytes, maxBatches, fullBatch
+	k.most, k.limit, k.least, k.each = maxQueueBytes, maxBatches, fullBatch, worthwhile
 	if d.waits() {
-		k.limit, k.least = maxWaitingBatches, 1
+		k.limit, k.least, k.each = maxWaitingBatches, 1, 0
 	}
 }
 
@@ -157,7 +158,7 @@ func (q *parkQueue) leaves(others int) bool {
 		return false
 	}
 	b := q.waiting[0]
-	return others == 0 || others < q.parker.limit && (b.full || b.count >= max(q.parker.least, worthwhile*len(b.groups)))
+	return others == 0 || others < q.parker.limit && (b.full || b.count >= max(q.parker.least, q.parker.each*len(b.groups)))
 }
 
 // start has a batch leave if one may; the parker is locked.
