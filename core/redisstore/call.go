@@ -184,19 +184,20 @@ func setErr(calls []call, err error) {
 // their server.
 func (s *Store) stamp(ctx context.Context, calls []call) *serverClock {
 	var clock *serverClock
+	var now validity
 	for _, c := range calls {
 		if c.validity == nil {
 			continue
 		}
 		if clock == nil {
 			clock = s.clocks.of(ctx, s.client, c.key())
+			holds := s.config.timeout / validShare
+			if deadline, ok := ctx.Deadline(); ok {
+				holds = min(holds, time.Until(deadline))
+			}
+			now = validity{sent: clock.earliest(), holds: holds.Microseconds(), until: time.Now().Add(holds)}
 		}
-		holds := s.config.timeout / validShare
-		if deadline, ok := ctx.Deadline(); ok {
-			holds = min(holds, time.Until(deadline))
-		}
-		c.validity.sent, c.validity.holds = clock.earliest(), holds.Microseconds()
-		c.validity.until = time.Now().Add(holds)
+		*c.validity = now
 	}
 	return clock
 }

@@ -233,7 +233,7 @@ func TestNewerRecordWaits(t *testing.T) {
 	wantNewer(t, old, "newer")
 	until(t, "what can't be read is rescheduled", func() bool {
 		_, err := old.Reschedule(t.Context(), core.Ref{ID: "newer high", Sink: "orders"}, core.When{After: time.Hour})
-		if err != nil && !errors.Is(err, core.ErrTooLate) { // a look at the bucket has it in hand for a moment
+		if err != nil && !errors.Is(err, core.ErrTooLate) { // a look at the bucket has it in flight for a moment
 			t.Fatal(err)
 		}
 		return err == nil

@@ -112,7 +112,7 @@ func (v *server) hold(ctx context.Context, t *lease) {
 	v.post(func() { v.leaveBucket(t) })
 }
 
-// release puts back what a failed work left in hand: untouched if the work never
+// release puts back what a failed work left in flight: untouched if the work never
 // got to know of it, else with an attempt more, as it may have been sent.
 func (v *server) release(ctx context.Context, t *lease) {
 	var err error
@@ -126,7 +126,7 @@ func (v *server) release(ctx context.Context, t *lease) {
 	}
 }
 
-// cutOff owns a bucket anew that is owned already, so that what is in hand goes
+// cutOff owns a bucket again that is owned already, so that what is in flight goes
 // back as for an owner who has died. If it fails, so does the next Take.
 func (s *Store) cutOff(ctx context.Context, b *bucket) error {
 	c := s.ownCall(ctx, b.sink, b.number, b.token)

@@ -200,7 +200,7 @@ func pageArgs(q core.Query, from *cursor, one *source, some int) []any {
 	return append(args, from.Due, side, from.Level, from.Seq)
 }
 
-// readSpots reads one set of a reply of page.lua: priority, how many are in hand,
+// readSpots reads one set of a reply of page.lua: priority, how many are in flight,
 // rank of the first, members and due times. whole: there are no more of the query.
 func readSpots(set any, one *source, q core.Query, some int) (spots []spot, whole bool) {
 	parts, _ := set.([]any)

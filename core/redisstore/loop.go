@@ -48,7 +48,7 @@ const (
 	ticksPerRenewal = 4
 )
 
-// renewEvery is how old a renewal becomes. It tells of lost wake-ups, too, so it is
+// renewEvery is how old a renewal becomes. It shows lost wake-ups, too, so it is
 // not older than the guard period.
 func (l *loop) renewEvery() time.Duration { return min(l.term/renewalsPerTerm, l.config.Guard) }
 
