@@ -39,12 +39,13 @@ func (w *witness) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// explain adds to err how reading ended, if it did.
+// explain puts how reading ended, if it did, before err, which may be only its
+// consequence: the library closes the connection then, and its next write fails.
 func (w *witness) explain(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.end == nil {
 		return err
 	}
-	return fmt.Errorf("%w (%w)", err, w.end)
+	return fmt.Errorf("%w: %w", w.end, err)
 }

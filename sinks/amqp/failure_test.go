@@ -57,6 +57,8 @@ func TestBlamed(t *testing.T) {
 }
 
 func TestRefusedDial(t *testing.T) {
+	alert := &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}
+	alerted := &witness{end: alert}
 	tests := []struct {
 		name string
 		err  error
@@ -69,7 +71,8 @@ func TestRefusedDial(t *testing.T) {
 		{"broker shuts down", &amqp091.Error{Code: amqp091.ConnectionForced, Server: true}, core.Retry},
 		{"broker fails", &amqp091.Error{Code: amqp091.InternalError, Server: true}, core.Retry},
 		{"unknown authority", fmt.Errorf("TLS: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), core.Blocked},
-		{"certificate refused", &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, core.Blocked},
+		{"certificate refused", alert, core.Blocked},
+		{"certificate refused, then written", alerted.explain(&net.OpError{Op: "write", Err: net.ErrClosed}), core.Blocked},
 		{"no TLS there", tls.RecordHeaderError{}, core.Blocked},
 		{"reset", &net.OpError{Op: "read", Err: errors.New("connection reset")}, core.Retry},
 		{"end", io.EOF, core.Retry},
