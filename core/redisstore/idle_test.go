@@ -39,16 +39,23 @@ func ownedOf(s *Store, sinks int) (n int) {
 	return n
 }
 
-// tally is a hook that counts the calls of each script.
+// tally is a hook that counts the calls of each script, and their keys.
 type tally struct {
 	mu    sync.Mutex
 	calls map[string]int
+	keys  map[string]int
 }
 
 func (c *tally) of(s *script) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls[s.sha]
+}
+
+func (c *tally) keysOf(s *script) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keys[s.sha]
 }
 
 func (c *tally) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -61,6 +68,9 @@ func (c *tally) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 		for _, cmd := range cmds {
 			sha, _ := cmd.Args()[1].(string)
 			c.calls[sha]++
+			if call, ok := cmd.(call); ok {
+				c.keys[sha] += call.Args()[2].(int)
+			}
 		}
 		c.mu.Unlock()
 		return next(ctx, cmds)
@@ -74,7 +84,7 @@ func TestIdleSinksCostLittle(t *testing.T) {
 	const sinks, buckets = 50, 16
 	server := servers.Redis(t, servers.RedisOptions{})
 	s := open(t, Config{Addrs: []string{server.Addr()}, Buckets: buckets, Ownership: 30 * time.Second, Guard: time.Second})
-	ran := &tally{calls: make(map[string]int)}
+	ran := &tally{calls: make(map[string]int), keys: make(map[string]int)}
 	s.serving.AddHook(ran)
 	s.keeping.AddHook(ran)
 	before := runtime.NumGoroutine()
@@ -82,8 +92,11 @@ func TestIdleSinksCostLittle(t *testing.T) {
 	stop := serveMany(s, sinks, d.Run)
 	until(t, "all is owned", func() bool { return ownedOf(s, sinks) == sinks*buckets })
 	until(t, "each bucket was looked into", func() bool { return ran.of(s.scripts.take) >= sinks*buckets })
-	takes, renewals := ran.of(s.scripts.take), ran.of(s.scripts.renew)
-	until(t, "each bucket has been renewed three times", func() bool { return ran.of(s.scripts.renew) >= renewals+3*sinks*buckets })
+	takes, renewals := ran.of(s.scripts.take), ran.keysOf(s.scripts.renew)
+	until(t, "each bucket has been renewed three times", func() bool { return ran.keysOf(s.scripts.renew) >= renewals+3*sinks*buckets })
+	if calls, keys := ran.of(s.scripts.renew), ran.keysOf(s.scripts.renew); calls*buckets > 2*keys {
+		t.Errorf("%d calls for %d renewals, of %d buckets a sink", calls, keys, buckets)
+	}
 	if more := ran.of(s.scripts.take) - takes; more > sinks*buckets {
 		t.Errorf("%d takes in three guard periods of %d idle buckets", more, sinks*buckets)
 	}

@@ -204,7 +204,7 @@ func TestLateCallHasNoEffect(t *testing.T) {
 		{"own", func(s *scripts) *script { return s.own }, taken,
 			run(func(ctx context.Context, r *lateRig) call { return r.far.ownCall(ctx, "orders", 0, r.bucket.token) })},
 		{"renew", func(s *scripts) *script { return s.renew }, nil, run(func(ctx context.Context, r *lateRig) call {
-			return newCall(ctx, r.far.scripts.renew, r.bucket.keys, r.bucket.token, time.Hour.Milliseconds())
+			return newCall(ctx, r.far.scripts.renew, r.bucket.keys[:1], time.Hour.Milliseconds(), r.bucket.token)
 		})},
 		{"release", func(s *scripts) *script { return s.release }, nil, run(func(ctx context.Context, r *lateRig) call {
 			return newCall(ctx, r.far.scripts.release, r.bucket.keys, r.bucket.token)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	mathrand "math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/core"
 )
@@ -66,13 +68,14 @@ func (v *server) answered(c *claim) {
 }
 
 // enter begins a lease. By our own clock it ends a term after the request for
-// it was sent, which is never later than Redis ends it. Renewals of leases that begin
-// together are spread, so that they don't come together.
+// it was sent, which is never later than Redis ends it. Leases that are renewed by one
+// call fall due together, and those of other calls at other times.
 func (v *server) enter(c *claim, epoch int64) {
 	b := &bucket{store: v.Store, sink: v.sink, number: c.number, keys: v.keys.bucket(v.sink, c.number), token: c.token,
 		alarm: v.alarm, sleep: newSleeper(), woken: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	spread := time.Duration(mathrand.Int64N(int64(v.renewEvery())))
+	every := v.renewEvery()
+	spread := (v.phase + time.Duration(c.number/renewedTogether)*every/ticksPerRenewal) % every
 	t := &lease{server: v, bucket: b, cancel: cancel, asked: c.asked.Add(-spread)}
 	t.expiry = time.AfterFunc(time.Until(c.asked.Add(v.term)), func() { cancel(core.ErrOwnershipLost) })
 	v.leases[c.number] = t
@@ -175,38 +178,71 @@ func (l *loop) sendReleases(ctx context.Context, leases []*lease) {
 	})
 }
 
+// renewedTogether is how many leases of one sink one call renews; in a cluster each
+// bucket may be in a slot of its own, and then in a call of its own. Most of what a
+// call costs Redis is the same for any number.
+const renewedTogether = 16
+
 // renew renews the leases that are old enough, in one round trip to each server, but
 // for those that are being renewed.
 func (l *loop) renew(ctx context.Context, now time.Time) {
-	var due []*lease
-	var calls []call
+	together := renewedTogether
+	if _, ok := l.keeping.(*redis.ClusterClient); ok {
+		together = 1
+	}
+	var groups [][]*lease
 	for _, v := range l.servers {
+		var due []*lease
 		for _, t := range v.leases {
 			if (t.failed.Load() || now.Sub(t.asked) >= l.renewEvery()) && t.renewing.CompareAndSwap(false, true) {
 				t.asked = now
 				due = append(due, t)
-				calls = append(calls, newCall(ctx, l.scripts.renew, t.bucket.keys[:1], t.bucket.token, l.term.Milliseconds()))
 			}
 		}
+		groups = slices.AppendSeq(groups, slices.Chunk(due, together))
+	}
+	calls := make([]call, len(groups))
+	for n, group := range groups {
+		calls[n] = l.renewCall(ctx, group)
 	}
 	sent := time.Now()
-	l.runBeside(ctx, calls, func(n int) { due[n].renewed(calls[n], sent) })
+	l.runBeside(ctx, calls, func(n int) { renewed(groups[n], calls[n], sent) })
 }
 
-// renewed deals with what Redis has answered to a renewal.
-func (t *lease) renewed(c call, sent time.Time) {
-	switch reply, err := c.Int64Slice(); {
-	case err != nil: // the expiry decides
-	case len(reply) < 2:
-		t.cancel(core.ErrOwnershipLost)
-	default:
-		t.expiry.Reset(time.Until(sent.Add(t.term)))
-		if t.missed(reply[0], time.UnixMilli(reply[1]), sent) {
-			t.bucket.signal()
-		}
+func (l *loop) renewCall(ctx context.Context, group []*lease) call {
+	keys, args := make([]string, len(group)), []any{l.term.Milliseconds()}
+	for n, t := range group {
+		keys[n], args = t.bucket.keys[0], append(args, t.bucket.token)
 	}
-	t.failed.Store(c.Err() != nil)
-	t.renewing.Store(false)
+	return newCall(ctx, l.scripts.renew, keys, args...)
+}
+
+// renewed deals with what Redis has answered to a renewal of some leases.
+func renewed(group []*lease, c call, sent time.Time) {
+	reply, err := c.Int64Slice()
+	if err == nil && len(reply) != len(group)+1 {
+		err = errReply
+	}
+	for n, t := range group {
+		if err == nil {
+			t.renewed(reply[n+1], time.UnixMilli(reply[0]), sent)
+		} // else the expiry decides
+		t.failed.Store(err != nil)
+		t.renewing.Store(false)
+	}
+}
+
+// renewed is told how many wake-ups there were in the lease, or a negative number if it
+// has ended.
+func (t *lease) renewed(wakes int64, redis, sent time.Time) {
+	if wakes < 0 {
+		t.cancel(core.ErrOwnershipLost)
+		return
+	}
+	t.expiry.Reset(time.Until(sent.Add(t.term)))
+	if t.missed(wakes, redis, sent) {
+		t.bucket.signal()
+	}
 }
 
 // missed tells whether the owner is to look into its bucket: a wake-up may have been

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,6 +21,12 @@ const (
 	worthwhile        = 16  // if they are at least so many a bucket
 	maxBatches        = 3   // on their way to one server
 	maxWaitingBatches = 16  // likewise, where each waits for replicas or disk
+
+	// A batch that is not worth it waits for the callers of the last one to come back
+	// with more, for this share of the time that the last one took, within bounds.
+	lingerShare = 8
+	leastLinger = 250 * time.Microsecond // else not at all
+	mostLinger  = 5 * time.Millisecond
 
 	// maxQueueBytes bounds what waits for one server, as when it does not answer and
 	// producers give up and send again.
@@ -44,13 +51,17 @@ type parker struct {
 // parkQueue is what waits for one server. A batch leaves at once if none is on its
 // way, or if it is worth it and only a few are; what comes meanwhile waits for the
 // next. So a lone message waits for nothing, and under load the batches grow by
-// themselves.
+// themselves. Where messages spread over many buckets, and so over many calls of
+// park.lua, one that could leave waits a little until it has as many as the last one:
+// its callers have just been answered, and would find this one gone.
 type parkQueue struct {
 	parker  *parker
 	watch   watch
 	waiting []*parkBatch // none is empty; the last takes what comes
 	size    int          // of what waits, with overhead
 	batches int          // on their way
+	enough  int          // messages that need not wait
+	until   time.Time    // when the others need not either
 	// split: a batch on its way has the first messages of an ordered call, and the
 	// next has the others. They must not overtake.
 	split bool
@@ -158,7 +169,29 @@ func (q *parkQueue) leaves(others int) bool {
 		return false
 	}
 	b := q.waiting[0]
-	return others == 0 || others < q.parker.limit && (b.full || b.count >= max(q.parker.least, q.parker.each*len(b.groups)))
+	dense := b.count >= q.parker.each*len(b.groups)
+	if others == 0 {
+		return b.full || dense || b.count >= q.enough || !time.Now().Before(q.until)
+	}
+	return others < q.parker.limit && (b.full || dense && b.count >= q.parker.least)
+}
+
+// linger has batches that are smaller than b wait for those whom b has answered,
+// depending on how long it took.
+func (q *parkQueue) linger(b *parkBatch, took time.Duration) {
+	q.parker.mu.Lock()
+	defer q.parker.mu.Unlock()
+	wait := min(took/lingerShare, mostLinger)
+	if wait < leastLinger {
+		q.until = time.Time{}
+		return
+	}
+	q.enough, q.until = b.count, time.Now().Add(wait)
+	time.AfterFunc(wait, func() {
+		q.parker.mu.Lock()
+		defer q.parker.mu.Unlock()
+		q.start()
+	})
 }
 
 // start has a batch leave if one may; the parker is locked.
@@ -176,7 +209,9 @@ func (q *parkQueue) run() {
 		if b == nil {
 			return
 		}
+		began := time.Now()
 		q.parker.store.park(b)
+		q.linger(b, time.Since(began))
 	}
 }
 

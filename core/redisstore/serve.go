@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -16,13 +17,14 @@ type server struct {
 	sink     string
 	work     func(context.Context, core.Bucket) error
 	leases   map[int]*lease
-	claimed  map[int]bool // buckets of which a lease is being asked for
-	passed   bool         // a rebalance has passed some of those over
-	beating  bool         // a heartbeat is on its way
-	again    bool         // and another one is to follow
-	silent   bool         // Redis did not answer the last heartbeat
-	beatAt   time.Time    // when the last heartbeat was asked for
-	aside    bool         // others read what this instance can't, so that no bucket falls to it
+	claimed  map[int]bool  // buckets of which a lease is being asked for
+	passed   bool          // a rebalance has passed some of those over
+	beating  bool          // a heartbeat is on its way
+	again    bool          // and another one is to follow
+	silent   bool          // Redis did not answer the last heartbeat
+	phase    time.Duration // at which its first leases are renewed, so that sinks take turns
+	beatAt   time.Time     // when the last heartbeat was asked for
+	aside    bool          // others read what this instance can't, so that no bucket falls to it
 	stopping bool
 	departed bool // the others know that it stops, or can't be told
 	handing  int  // buckets that are being handed over
@@ -32,7 +34,7 @@ type server struct {
 }
 
 func (l *loop) newServer(sink string, work func(context.Context, core.Bucket) error) *server {
-	return &server{loop: l, sink: sink, work: work, leases: make(map[int]*lease), claimed: make(map[int]bool),
+	return &server{loop: l, sink: sink, work: work, phase: rand.N(l.renewEvery()), leases: make(map[int]*lease), claimed: make(map[int]bool),
 		done: make(chan struct{}), log: l.config.Log.With("sink", sink, "instance", l.config.Instance)}
 }
 

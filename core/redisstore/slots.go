@@ -12,7 +12,7 @@ import (
 // them. Calls about messages that fail take longer.
 const (
 	callsAtOnce   = 8
-	failingAtOnce = 2
+	failingAtOnce = 1
 )
 
 // slots bound how many calls of one kind are at a server at once. Who waits for

@@ -77,7 +77,7 @@ func storeMutants() []*mutant {
 		{name: "bucket not handed over", file: luaDir + "release.lua", rows: []int{40},
 			from: "redis.call('HSET', owner, 'token', '', 'wake', '', 'until', 0)\n", to: ""},
 		{name: "renewal that prolongs nothing", file: luaDir + "renew.lua", test: []string{"-run", "TestRenewalProlongs", storeTests},
-			from: "redis.call('HSET', owner, 'until', now + ARGV[2])\n", to: ""},
+			from: "redis.call('HSET', owner, 'until', now + ARGV[1])\n", to: ""},
 		{name: "cancel of what is in hand", file: luaDir + "find.lua", rows: []int{22},
 			from: "then m.state = 'delivering' end", to: "then m.state = 'waiting' end"},
 		{name: "reschedule that changes nothing", file: luaDir + "reschedule.lua", rows: []int{0},

@@ -1,5 +1,3 @@
--- Stands before the scripts that need no more of a bucket than its ownership, as
--- bucket.lua does before the others: many buckets are renewed often.
---   KEYS[1] owner, see bucket.lua
-local owner = KEYS[1]
-local function allow_full() redis.call('HDEL', owner, '-') end
+-- Stands before the scripts that need no more of a bucket than its lease, as bucket.lua
+-- does before the others: many buckets are renewed often.
+local function allow_full(owner) redis.call('HDEL', owner, '-') end

@@ -1,9 +1,17 @@
--- Prolongs a lease, and tells whether its owner may have missed something.
---   ARGV[1] token  ARGV[2] ms that it lasts from now
--- Reply: {how many wake-ups there were in this lease, ms now}, or {} if the token
--- does not own the bucket any more.
-local o = redis.call('HMGET', owner, 'token', 'until', 'wakes')
-if o[1] ~= ARGV[1] or tonumber(o[2]) < now then return {} end
-allow_full()
-redis.call('HSET', owner, 'until', now + ARGV[2])
-return {tonumber(o[3] or 0), now}
+-- Prolongs leases, and tells whether their owners may have missed something.
+--   KEYS the owner keys, see bucket.lua
+--   ARGV[1] ms that they last from now, then for each lease: token
+-- Reply: ms now, then for each lease how many wake-ups there were in it, or -1 if the
+-- token does not own the bucket any more.
+local reply = {now}
+for i, owner in ipairs(KEYS) do
+  local o = redis.call('HMGET', owner, 'token', 'until', 'wakes')
+  if o[1] ~= ARGV[i + 1] or tonumber(o[2]) < now then
+    reply[i + 1] = -1
+  else
+    allow_full(owner)
+    redis.call('HSET', owner, 'until', now + ARGV[1])
+    reply[i + 1] = tonumber(o[3] or 0)
+  end
+end
+return reply
