@@ -18,7 +18,7 @@ func engineMutants() []*mutant {
 	return []*mutant{
 		{name: "settled before the sink confirmed", file: "core/dispatcher.go", rows: []int{2},
 			from: "	outcomes := l.work(ctx, batch, storeNow, pass)\n	if err := l.settle(ctx, outcomes); err != nil {\n",
-			to:   "	outcomes := l.delivered(batch.Messages, batch.Now)\n	err := l.settle(ctx, outcomes)\n	l.work(ctx, batch, storeNow, pass)\n	if err != nil {\n"},
+			to:   "	outcomes := l.delivered(batch.Messages, batch.Now)\n	err = l.settle(ctx, outcomes)\n	l.work(ctx, batch, storeNow, pass)\n	if err != nil {\n"},
 		{name: "failed counts as delivered", file: "core/verdict.go", rows: []int{21},
 			from: "	default:\n		p.close(l, err)\n		return nil\n", to: "	default:\n		p.close(l, err)\n		return l.delivered(batch, now)\n"},
 		{name: "unknown counts as delivered", file: "core/verdict.go", rows: []int{21},
