@@ -161,6 +161,7 @@ func (c *chunk) addRecord(r record) {
 	}
 	from := intake.Source{Topic: c.topic, Sent: r.sent, ID: c.idAt(r.offset)}
 	rest, err := c.rules.Apply(m, from, c.heard)
+	c.rules.CountFrom(m, from.Sent)
 	switch {
 	case r.crowded:
 		err = c.tooManyHeaders()

@@ -144,6 +144,20 @@ func TestUntagged(t *testing.T) {
 	}
 }
 
+// TestDelayFromRecord: a delay counts from the record's timestamp.
+func TestDelayFromRecord(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic(".delayed", 1)
+	sent := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	record := text("k", "v", "delaybridge-delay", "90m")
+	record.Time = sent
+	r.produce(topic, 0, record)
+	r.run(r.intake([]string{topic}, map[string]any{"delay_from": "record"}))
+	if m := r.store.await(t, 1)[0]; m.Delay != 0 || !m.DeliverAt.Equal(sent.Add(90*time.Minute)) {
+		t.Errorf("parked with delay %s, deliver_at %s", m.Delay, m.DeliverAt)
+	}
+}
+
 // TestStopsLoudly: without a reject topic a bad record ends the intake, and what
 // came before it is not read again.
 func TestStopsLoudly(t *testing.T) {
