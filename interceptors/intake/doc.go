@@ -35,9 +35,15 @@
 // # IDs
 //
 // The ID is the producer's own if a header has one, and else is made of the
-// name of the intake and the record's position, such as k:orders:orders.delayed:0:1234.
-// So who knows the position can cancel the message, a record that is read again
-// is parked once, and an intake that is given another name begins anew.
+// name of the intake and the record's position, such as
+// k:orders:orders.delayed:0:1234:5f0c81d2a90be743, where the end tells the record from
+// others that had the same offset in a log that is no more. So a record that is read
+// again is parked once, and an intake that is given another name begins anew. Who is
+// to cancel a message gives it an ID.
+//
+// A record whose ID was accepted before is passed over: it is read again, or the
+// producer has sent the ID twice. The log says so, and stats count it under
+// duplicates.
 //
 // Of a message that has been delivered the ID is remembered for dedupe_window, 2
 // minutes by default. A record that was delivered, was not committed because all
