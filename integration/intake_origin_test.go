@@ -26,7 +26,7 @@ type origin struct {
 	intake   intakeConfig // but for the sink and its topic
 	partings []parting    // what of a message it can't carry
 	// produce writes messages with a header that says when they are due, and sets
-	// their IDs where the position gives them. One goroutine calls it.
+	// their IDs, or what these begin with, where the position gives them. One goroutine calls it.
 	produce func(batch []accepted) error
 	// left is how many messages the origin has that were not acknowledged.
 	left func() (int64, error)
@@ -67,7 +67,7 @@ func kafkaOrigin(t *testing.T) *origin {
 			return fmt.Errorf("produce: %w", err)
 		}
 		for n := range batch {
-			batch[n].ID = fmt.Sprintf("k:%s:%s:%d:%d", intakeName, topic, partition, answer.BaseOffset+int64(n))
+			batch[n].ID = fmt.Sprintf("k:%s:%s:%d:%d:", intakeName, topic, partition, answer.BaseOffset+int64(n))
 		}
 		ends[partition] = answer.BaseOffset + int64(len(batch))
 		return nil

@@ -18,7 +18,7 @@ func targetMutants() []*mutant {
 		{name: "a plugin that is gone has delivered", file: "sinks/plugin/delivery.go", rows: []int{31},
 			from: "	return core.Classify(core.Unknown, said)\n", to: "	return nil\n"},
 		{name: "offset committed before the park", file: "interceptors/kafka/chunk.go", rows: []int{37},
-			from: "	if len(c.items) > 0 {\n		if err := c.parker.Park(", to: "	c.done(c.upTo)\n	wait(ctx, 200_000_000) // until the commit is through\n	if len(c.items) > 0 {\n		if err := c.parker.Park("},
+			from: "	if len(c.items) > 0 {\n		if err := c.parker.Park(", to: "	c.done(position{topicID: c.of, point: point{c.upTo, c.epoch}})\n	wait(ctx, 200_000_000) // until the commit is through\n	if len(c.items) > 0 {\n		if err := c.parker.Park("},
 		{name: "record that is read again has another id", file: "interceptors/kafka/chunk.go", rows: []int{37},
 			from: "	return string(c.text)\n", to: "	return \"\"\n"},
 	}

@@ -43,7 +43,7 @@ func (in *incoming) read() error {
 			in.headers = append(in.headers, dialect.Header{Name: name, Value: in.Headers[name]})
 		}
 	}
-	from := intake.Source{Topic: in.topic(in.RoutingKey), Sent: in.Timestamp, ID: in.messageID()}
+	from := intake.Source{Topic: in.topic(in.RoutingKey), Sent: in.sent(), ID: in.messageID()}
 	rest, err := in.rules.Apply(in.m, from, in.headers)
 	if err != nil {
 		return err
@@ -59,12 +59,22 @@ func (in *incoming) read() error {
 		return err
 	}
 	in.setProperties(from, kinds)
+	in.rules.CountFrom(in.m, from.Sent)
 	return nil
 }
 
 // isCount tells the headers in which a broker counts deliveries. They are not
 // the message's own, and not the same each time.
 func isCount(name string) bool { return name == "x-delivery-count" || name == "x-acquired-count" }
+
+// sent is the end of the second in which the message was sent, so that a delay
+// from there is not too short; zero is unknown.
+func (in *incoming) sent() time.Time {
+	if in.Timestamp.Unix() <= 0 {
+		return time.Time{}
+	}
+	return in.Timestamp.Add(time.Second)
+}
 
 // messageID makes of the property an ID. With neither that nor a header there is
 // nothing by which a message that is delivered again is known.

@@ -117,6 +117,28 @@ func TestProperties(t *testing.T) {
 	}
 }
 
+// TestDelayFromTimestamp: the property has whole seconds, and counts as their end.
+func TestDelayFromTimestamp(t *testing.T) {
+	s := offline(t, map[string]any{"delay_from": "record"}).sources[0]
+	sent := time.Now().Add(-time.Minute).Truncate(time.Second)
+	for name, test := range map[string]struct {
+		sent time.Time
+		want core.Message
+	}{
+		"a minute ago": {sent, core.Message{DeliverAt: sent.Add(time.Hour + time.Second)}},
+		"missing":      {time.Time{}, core.Message{Delay: time.Hour}},
+		"zero":         {time.Unix(0, 0), core.Message{Delay: time.Hour}},
+		"this second":  {sent.Add(time.Hour), core.Message{Delay: time.Hour}},
+	} {
+		d := with("x-delay", int32(time.Hour/time.Millisecond))
+		d.Timestamp = test.sent
+		m := s.item(&d).Message
+		if m.Delay != test.want.Delay || !m.DeliverAt.Equal(test.want.DeliverAt) || m.Options["x_delay"] != "-3600000" {
+			t.Errorf("%s: delay %s, deliver_at %s, %q", name, m.Delay, m.DeliverAt, m.Options)
+		}
+	}
+}
+
 // TestSameAgain: a message that is delivered again must not conflict with itself.
 func TestSameAgain(t *testing.T) {
 	s := offline(t, nil).sources[0]

@@ -99,6 +99,7 @@ func (i *Intake) addExchanges(c intake.Config, in *core.Interceptor) error {
 // reached it tries on. Its error is a *intake.RefusedError: going on would lose
 // that message. Run it once.
 func (i *Intake) Run(ctx context.Context) error {
+	defer i.parker.Flush()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var group sync.WaitGroup

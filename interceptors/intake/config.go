@@ -20,6 +20,7 @@ type Config struct {
 	DefaultDelay       string   `json:"default_delay"`
 	AllowTopics        []string `json:"allow_topics"`
 	AllowLoop          bool     `json:"allow_loop"`
+	DelayFrom          string   `json:"delay_from"`
 }
 
 // What becomes of a message without a time.
@@ -27,6 +28,12 @@ const (
 	UntaggedReject = "reject"
 	UntaggedNow    = "now"
 	UntaggedDelay  = "delay"
+)
+
+// What a delay counts from.
+const (
+	DelayFromAcceptance = "acceptance"
+	DelayFromRecord     = "record"
 )
 
 // sourceTopic is what Config.Topic may contain.
@@ -39,7 +46,7 @@ type Rules struct {
 	sources  []string
 	targets  map[string]string // default topic of each source
 	delay    time.Duration
-	maxPast  time.Duration
+	limits   core.Limits
 }
 
 // NewRules checks config for an intake that reads from sources and understands
@@ -53,8 +60,8 @@ func NewRules(config Config, in *core.Interceptor, dialects []string, sources ..
 	if err != nil {
 		return nil, err
 	}
-	r := &Rules{config: config, dialects: set, sources: sources, maxPast: in.Limits().MaxPast, targets: make(map[string]string)}
-	for _, step := range []func() error{func() error { return r.checkSink(in) }, r.setUntagged, r.setTargets} {
+	r := &Rules{config: config, dialects: set, sources: sources, limits: in.Limits(), targets: make(map[string]string)}
+	for _, step := range []func() error{func() error { return r.checkSink(in) }, r.setUntagged, r.checkDelayFrom, r.setTargets} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -95,6 +102,14 @@ func (r *Rules) setUntagged() error {
 		return core.Invalidf("default_delay", "%s", err)
 	}
 	return nil
+}
+
+func (r *Rules) checkDelayFrom() error {
+	switch r.config.DelayFrom {
+	case "", DelayFromAcceptance, DelayFromRecord:
+		return nil
+	}
+	return core.Invalidf("delay_from", "must be acceptance or record")
 }
 
 // setTargets finds out now what would be refused later, message by message.

@@ -20,6 +20,9 @@
 //	untagged              what becomes of a message without a time: "reject"
 //	                      (default), "now" for at once, or "delay"
 //	default_delay         of an untagged message, with untagged: delay
+//	delay_from            what a delay counts from, that of default_delay, too:
+//	                      "acceptance" (default), which is when the message is
+//	                      parked, or "record", see below
 //	allow_topics          lifts the refusal of what belongs to a broker itself (see
 //	                      Denied): a list of names, in which a "*" at the end
 //	                      stands for anything
@@ -32,9 +35,15 @@
 // # IDs
 //
 // The ID is the producer's own if a header has one, and else is made of the
-// name of the intake and the record's position, such as k:orders:orders.delayed:0:1234.
-// So who knows the position can cancel the message, a record that is read again
-// is parked once, and an intake that is given another name begins anew.
+// name of the intake and the record's position, such as
+// k:orders:orders.delayed:0:1234:5f0c81d2a90be743, where the end tells the record from
+// others that had the same offset in a log that is no more. So a record that is read
+// again is parked once, and an intake that is given another name begins anew. Who is
+// to cancel a message gives it an ID.
+//
+// A record whose ID was accepted before is passed over: it is read again, or the
+// producer has sent the ID twice. The log says so, and stats count it under
+// duplicates.
 //
 // Of a message that has been delivered the ID is remembered for dedupe_window, 2
 // minutes by default. A record that was delivered, was not committed because all
@@ -43,7 +52,18 @@
 //
 // # Times
 //
-// A delay counts from when the message is parked. A time that was to come, or
+// A delay counts from when the message is parked, by the store's clock: never is it
+// shorter than asked for, but a source that is an hour behind adds an hour. With
+// delay_from: record it counts from when the record was written, and a message
+// whose time has come by then is due at once. Kafka tells that by the producer's
+// clock, or the broker's where the topic has message.timestamp.type=LogAppendTime;
+// RocketMQ by the broker's; RabbitMQ by what the producer has put into the property
+// timestamp, which has whole seconds and counts as their end. A clock that is
+// behind makes delays shorter by as much, and so do programs that write records
+// with times of old, as Kafka Streams does. A record without a time, or with one
+// that is still to come, counts from when it is parked.
+//
+// A time that was to come, or
 // not more than the limit max_past ago, when the record was written, may have
 // passed by any measure when it is read: the message is then due at once.
 package intake

@@ -39,7 +39,8 @@ type Parker struct {
 	// context of Park has ended, so that its outcome is known; 5 s.
 	Linger time.Duration
 
-	totals totals
+	totals  totals
+	summary core.LogSummary
 }
 
 type totals struct{ parked, duplicates, rejected, retried atomic.Uint64 }
@@ -47,7 +48,7 @@ type totals struct{ parked, duplicates, rejected, retried atomic.Uint64 }
 // Report is what an intake has done since it started.
 type Report struct {
 	Parked     uint64 // messages that are new in the store
-	Duplicates uint64 // messages that were there already: records that were read again
+	Duplicates uint64 // records passed over, as their ID was accepted before: read again, or sent again with an ID of their own
 	Rejected   uint64 // records that were written to the reject target
 	Retried    uint64 // tries that failed for want of the store or the reject target
 	// Lag is how many records wait in the source; -1 is unknown.
@@ -167,14 +168,13 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 	case err == nil:
 		item.Done = true
 		if receipt.Duplicate {
-			p.totals.duplicates.Add(1)
+			p.passOver("record was passed over, as a message with its id was accepted before", receipt.ID)
 		} else {
 			p.totals.parked.Add(1)
 		}
 	case errors.Is(err, core.ErrCancelled): // a record that is read again
 		item.Done = true
-		p.totals.duplicates.Add(1)
-		p.log().Info("record was passed over, as its message was parked and cancelled before", "intake", p.Name, "message_id", receipt.ID)
+		p.passOver("record was passed over, as its message was parked and cancelled before", receipt.ID)
 	case isRefusal(err):
 		item.Err = err
 	default:
@@ -183,6 +183,17 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 	}
 	return nil
 }
+
+// passOver counts and logs a record that makes no message.
+func (p *Parker) passOver(text, id string) {
+	p.totals.duplicates.Add(1)
+	if log := p.log().With("intake", p.Name); p.summary.First(log, text, "", id) {
+		log.Info(text, "message_id", id)
+	}
+}
+
+// Flush logs at once what is still to be summed up. Call it after the last Park.
+func (p *Parker) Flush() { p.summary.Flush() }
 
 func isRefusal(err error) bool {
 	_, invalid := errors.AsType[*core.InvalidError](err)

@@ -1,8 +1,10 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -264,6 +266,25 @@ func TestParkAfterALongTime(t *testing.T) {
 		wantDone(t, all, true, true, true)
 		if all[2].Message.DeliverAt.IsZero() {
 			t.Error("a time to come was taken away")
+		}
+	})
+}
+
+// TestDuplicatesAreTold: no record is passed over without a line of the log and a
+// count, and a flood of them is no flood of lines.
+func TestDuplicatesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := &Parker{In: interceptor(memstore.New(memstore.Config{}), core.Limits{}), Name: "door", Log: slog.New(slog.NewTextHandler(&log, nil))}
+		for range 2 {
+			if err := p.Park(t.Context(), items("a", "b", "c"), noReject); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Flush()
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if p.Report().Duplicates != 3 || len(lines) != 2 || !strings.Contains(lines[0], "intake=door message_id=a") || !strings.Contains(lines[1], "count=2") {
+			t.Errorf("%+v, log: %q", p.Report(), lines)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,6 +58,7 @@ func TestConfig(t *testing.T) {
 		"suffix without template":   {Config{Sink: "out", Topic: "orders", TrimSuffix: ".delayed"}, "trim_suffix: is of use"},
 		"suffix that is not there":  {Config{Sink: "out", Topic: "{topic}", TrimSuffix: ".later"}, "trim_suffix: for the source"},
 		"suffix that is all":        {Config{Sink: "out", Topic: "{topic}", TrimSuffix: "orders.delayed"}, "trim_suffix: for the source"},
+		"delay from":                {Config{Sink: "out", Topic: "orders", DelayFrom: "producer"}, "delay_from: must be acceptance or record"},
 		"loop":                      {Config{Sink: "out", Topic: "{topic}"}, "would be a loop"},
 		"loop, allowed":             {Config{Sink: "out", Topic: "{topic}", AllowLoop: true}, ""},
 		"system topic":              {Config{Sink: "out", Topic: "__{topic}"}, "belongs to the broker itself"},
@@ -152,6 +154,55 @@ func TestTimeOfSending(t *testing.T) {
 		if (err == nil) != test.ok {
 			t.Errorf("due %s, sent %s: %v", test.at, test.sent, err)
 		}
+	}
+}
+
+// TestDelayFrom: what a delay counts from, whatever is wrong with the time of the
+// record.
+func TestDelayFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hour = time.Hour
+		now := time.Now()
+		tests := map[string]struct {
+			from, header, value string
+			sent                time.Time
+			want                core.Message // its times
+		}{
+			"acceptance":     {"acceptance", "delaybridge-delay", "2h", now.Add(-hour), core.Message{Delay: 2 * hour}},
+			"by default":     {"", "delaybridge-delay", "2h", now.Add(-hour), core.Message{Delay: 2 * hour}},
+			"record":         {"record", "delaybridge-delay", "2h", now.Add(-hour), core.Message{DeliverAt: now.Add(hour)}},
+			"has passed":     {"record", "delaybridge-delay", "2h", now.Add(-3 * hour), core.Message{DeliverAt: now.Add(-hour)}},
+			"not known":      {"record", "delaybridge-delay", "2h", time.Time{}, core.Message{Delay: 2 * hour}},
+			"still to come":  {"record", "delaybridge-delay", "2h", now.Add(hour), core.Message{Delay: 2 * hour}},
+			"too long":       {"record", "delaybridge-delay", "8761h", now.Add(-2 * hour), core.Message{Delay: 8761 * hour}},
+			"none":           {"record", "delaybridge-delay", "0s", now.Add(-hour), core.Message{}},
+			"a time instead": {"record", "delaybridge-deliver-at", now.Format(time.RFC3339), now.Add(-hour), core.Message{DeliverAt: now}},
+			"untagged":       {"record", "other", "", now.Add(-hour), core.Message{DeliverAt: now.Add(4 * hour)}},
+		}
+		for name, test := range tests {
+			r := newRules(t, Config{Sink: "out", Topic: "orders", Untagged: "delay", DefaultDelay: "5h", DelayFrom: test.from})
+			var m core.Message
+			_, err := r.Apply(&m, Source{Topic: "t", ID: "id", Sent: test.sent}, headers(test.header, test.value))
+			r.CountFrom(&m, test.sent)
+			if err != nil || m.Delay != test.want.Delay || !m.DeliverAt.Equal(test.want.DeliverAt) {
+				t.Errorf("%s: delay %s, deliver_at %s, %v", name, m.Delay, m.DeliverAt, err)
+			}
+		}
+	})
+}
+
+// TestLongPast: a delay that was over long before the record is read is parked for
+// at once.
+func TestLongPast(t *testing.T) {
+	sent := time.Now().Add(-90 * 24 * time.Hour)
+	store := memstore.New(memstore.Config{})
+	r := newRules(t, Config{Sink: "out", Topic: "orders", DelayFrom: DelayFromRecord})
+	m := &core.Message{}
+	_, err := r.Apply(m, Source{Topic: "t", ID: "id", Sent: sent}, headers("delaybridge-delay", "1h"))
+	r.CountFrom(m, sent)
+	p := &Parker{In: interceptor(store, core.Limits{})}
+	if err := errors.Join(err, p.Park(t.Context(), []Item{{Message: m}}, noReject)); err != nil || p.Report().Parked != 1 {
+		t.Errorf("%v, %+v", err, p.Report())
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 type batch struct {
 	first, last int64 // offsets
 	size        int   // in the log, head included
+	epoch       int32 // of the leader that wrote it
 	attributes  int16
 	firstTime   int64 // ms
 	lastTime    int64
@@ -60,8 +61,8 @@ func nextBatch(data []byte) (b batch, rest []byte, err error) {
 	s := scanner{rest: data}
 	b.first = s.int64()
 	b.size = int(s.int32()) + batchOffset
-	s.int32() // epoch of the leader
-	s.int8()  // magic
+	b.epoch = s.int32()
+	s.int8() // magic
 	b.checksum = uint32(s.int32())
 	summed := s.rest
 	b.attributes = s.int16()
@@ -156,6 +157,8 @@ func appendAll(b []byte, reader io.Reader, most int) ([]byte, error) {
 // record is one record; its bytes are part of what it was read from.
 type record struct {
 	offset     int64
+	epoch      int32  // of the leader that wrote it
+	content    uint32 // a checksum of key, value and headers
 	sent       time.Time
 	key, value []byte
 	headers    []core.Header
@@ -169,7 +172,8 @@ func (b *batch) next(s *scanner, r *record, known intake.Names, most int) bool {
 	body := scanner{rest: s.bytes()}
 	body.int8() // attributes, unused
 	delta := body.varint()
-	r.offset = b.first + body.varint()
+	r.offset, r.epoch = b.first+body.varint(), b.epoch
+	r.content = crc32.Checksum(body.rest, castagnoli)
 	if b.attributes&attributeAppendTime != 0 {
 		r.sent = timeOf(b.lastTime)
 	} else {

@@ -122,6 +122,7 @@ func TestBatch(t *testing.T) {
 		want := slices.Clone(sample)
 		for n := range want {
 			want[n].offset, want[n].sent = 100+3*int64(n), time.UnixMilli(1937035800250+int64(n))
+			want[n].content = got[n].content
 		}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(record{})); diff != "" {
 			t.Errorf("%s: %s", compression, diff)
@@ -194,10 +195,13 @@ func TestBomb(t *testing.T) {
 	}
 }
 
+// fetchVersions are those in which we ask.
+func fetchVersions() []int16 { return []int16{4, 5, 6, 7, 8, 9, 10, 11, fetchByID} }
+
 // TestAnswer reads an answer in each version in which brokers give it.
 func TestAnswer(t *testing.T) {
 	records := written{first: 3, records: sample}.encode()
-	for version := int16(minFetchVersion); version <= 11; version++ {
+	for _, version := range fetchVersions() {
 		for _, code := range []int16{0, 6} {
 			data := encodeAnswer(version, code, records)
 			a, err := decodeAnswer(data, version)
@@ -210,7 +214,7 @@ func TestAnswer(t *testing.T) {
 			case err != nil || a.end != 90 || !bytes.Equal(a.records, records) || !slices.Equal(a.aborted, []aborted{{7, 8}, {9, 10}}):
 				t.Errorf("version %d: %+v, %v", version, a, err)
 			}
-			for n := range len(data) - len(records) {
+			for n := range bytes.Index(data, records) {
 				if _, err := decodeAnswer(data[:n], version); err == nil {
 					t.Errorf("version %d: %d bytes are an answer", version, n)
 				}
@@ -221,6 +225,9 @@ func TestAnswer(t *testing.T) {
 
 func encodeAnswer(version, code int16, records []byte) []byte {
 	put := binary.BigEndian
+	if version == fetchByID {
+		return encodeCompact(code, records, nil)
+	}
 	b := put.AppendUint32(nil, 0)
 	if version >= 7 {
 		b = put.AppendUint32(put.AppendUint16(b, 0), 0)
@@ -239,6 +246,74 @@ func encodeAnswer(version, code int16, records []byte) []byte {
 		b = put.AppendUint32(b, 0xffffffff)
 	}
 	return append(put.AppendUint32(b, uint32(len(records))), records...)
+}
+
+// encodeCompact is an answer of version fetchByID; tags are those of the partition.
+func encodeCompact(code int16, records, tags []byte) []byte {
+	put := binary.BigEndian
+	b := append([]byte{1, 9, 2, 'x', 'y'}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) // a tag that is not known; throttle, error, session
+	b = append(append(b, 2), make([]byte, 16)...)
+	b = put.AppendUint16(put.AppendUint32(append(b, 2), 2), uint16(code))
+	b = put.AppendUint64(put.AppendUint64(put.AppendUint64(b, 100), 90), 1)
+	b = append(b, 3)
+	for n := uint64(7); n <= 9; n += 2 {
+		b = append(put.AppendUint64(put.AppendUint64(b, n), n+1), 0)
+	}
+	b = put.AppendUint32(b, 0xffffffff)
+	b = append(binary.AppendUvarint(b, uint64(len(records))+1), records...)
+	return append(append(b, tags...), 0, 0)
+}
+
+// TestAnswerOfCutLog: where a log was cut, the answer has no records and says up to
+// where the two agree.
+func TestAnswerOfCutLog(t *testing.T) {
+	cut := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32([]byte{2, 1, 1, 'x', 0, 13}, 4), 90)
+	for name, test := range map[string]struct {
+		tags []byte
+		cut  bool
+	}{
+		"cut": {append(cut, 0), true}, "not cut": {[]byte{0}, false}, "another tag": {[]byte{1, 1, 2, 'x', 'y'}, false}, "too short": {[]byte{1, 0, 4, 0, 0, 0, 4}, false},
+	} {
+		a, err := decodeAnswer(encodeCompact(0, nil, test.tags), fetchByID)
+		if err != nil || a.cut != test.cut || test.cut && a.common != (point{offset: 90, epoch: 4}) {
+			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+	}
+}
+
+// TestIDs: a record has the same ID each time that it is read, and another one at
+// its offset has another, by whatever they differ.
+func TestIDs(t *testing.T) {
+	idOf := func(topic topicID, epoch int32, w written) string {
+		data := w.encode()
+		binary.BigEndian.PutUint32(data[12:], uint32(epoch)) // the checksum leaves it out
+		_, records := all(t, data)
+		c := &chunk{partition: &partition{id: "k:door:topic:0:"}, of: topic}
+		return c.idOf(&records[len(records)-1])
+	}
+	base := written{first: 7, time: 5000, records: []record{{key: []byte("k"), value: []byte("v")}}}
+	first := idOf(topicID{1}, 3, base)
+	if again := idOf(topicID{1}, 3, base); first != again || core.CheckID(first) != nil {
+		t.Errorf("%q, and again %q", first, again)
+	}
+	// As compaction leaves it: the batch has lost another record, and its time begins
+	// elsewhere.
+	compacted := written{first: 6, time: 4999, records: []record{{}, {key: []byte("k"), value: []byte("v")}}}
+	if got := idOf(topicID{1}, 3, compacted); got != first {
+		t.Errorf("in another batch %q, want %q", got, first)
+	}
+	later, other, header := base, base, base
+	later.time++
+	other.records = []record{{key: []byte("k"), value: []byte("w")}}
+	header.records = []record{{key: []byte("k"), value: []byte("v"), headers: []core.Header{{Name: "a"}}}}
+	for name, id := range map[string]string{
+		"topic": idOf(topicID{2}, 3, base), "no topic": idOf(topicID{}, 3, base), "epoch": idOf(topicID{1}, 4, base),
+		"time": idOf(topicID{1}, 3, later), "value": idOf(topicID{1}, 3, other), "header": idOf(topicID{1}, 3, header),
+	} {
+		if id == first {
+			t.Errorf("another %s, and the same ID", name)
+		}
+	}
 }
 
 func TestFilter(t *testing.T) {
@@ -286,7 +361,7 @@ func FuzzBatch(f *testing.F) {
 	}
 	f.Add(written{records: sample}.around([]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, 0, 1<<30))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for version := int16(minFetchVersion); version <= 11; version++ {
+		for _, version := range fetchVersions() {
 			if a, err := decodeAnswer(data, version); err == nil && len(a.records) > len(data) {
 				t.Fatal("more than there is")
 			}

@@ -11,8 +11,9 @@ var errDamaged = errors.New("data is damaged")
 // scanner reads values one after the other, big-endian as Kafka writes them.
 // What is beyond the end reads as zero, and makes bad true.
 type scanner struct {
-	rest []byte
-	bad  bool
+	rest    []byte
+	bad     bool
+	compact bool // lengths are written as flexible messages have them
 }
 
 // take returns the next n bytes, which stay part of what is read.
@@ -83,12 +84,48 @@ func (s *scanner) bytes() []byte {
 	return s.take(int(n))
 }
 
-// str skips or reads a string with its length before it.
-func (s *scanner) str() string { return string(s.take(max(int(s.int16()), 0))) }
+// uvarint reads a number that is not below zero.
+func (s *scanner) uvarint() uint64 {
+	v, n := binary.Uvarint(s.rest)
+	if n <= 0 || v > 1<<31 {
+		s.bad, s.rest = true, nil
+		return 0
+	}
+	s.rest = s.rest[n:]
+	return v
+}
+
+// tags skips what a flexible message may have besides.
+func (s *scanner) tags() {
+	if !s.compact {
+		return
+	}
+	for n := s.uvarint(); n > 0 && !s.bad; n-- {
+		s.uvarint()
+		s.take(int(s.uvarint()))
+	}
+}
+
+// str skips a string with its length before it.
+func (s *scanner) str() {
+	if s.compact {
+		s.take(max(s.length(), 0))
+		return
+	}
+	s.take(max(int(s.int16()), 0))
+}
+
+// length reads how many bytes or elements follow; null is -1.
+func (s *scanner) length() int {
+	if s.compact {
+		return int(s.uvarint()) - 1
+	}
+	return int(s.int32())
+}
 
 // count reads the length of an array whose elements have at least size bytes.
 func (s *scanner) count(size int) int {
-	n := int(s.int32())
+	n := s.length()
 	if n > len(s.rest)/size {
 		s.bad, s.rest = true, nil
 		return 0

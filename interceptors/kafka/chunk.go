@@ -2,8 +2,11 @@ package kafkadoor
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"strconv"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -20,6 +23,8 @@ type chunk struct {
 	origins  []origin
 	size     int   // bytes of records
 	upTo     int64 // offset after the last record
+	epoch    int32 // of that record
+	of       topicID
 
 	headers  []core.Header // of all origins and messages
 	most     int           // headers that a record may have and be read
@@ -69,6 +74,7 @@ func newChunk(p *partition) *chunk {
 // park parks the records of a page. An error means that some may be left.
 func (c *chunk) park(ctx context.Context, pg page) error {
 	filter := newFilter(pg.aborted)
+	c.of = pg.topicID
 	for rest := pg.records; len(rest) > 0; {
 		b, after, err := nextBatch(rest)
 		if err != nil {
@@ -76,13 +82,13 @@ func (c *chunk) park(ctx context.Context, pg page) error {
 		}
 		rest = after
 		if b.last < pg.offset || filter.drops(&b) {
-			c.upTo = b.last + 1
+			c.upTo, c.epoch = b.last+1, b.epoch
 			continue
 		}
 		if err := c.add(ctx, &b, pg.offset); err != nil {
 			return err
 		}
-		c.upTo = b.last + 1
+		c.upTo, c.epoch = b.last+1, b.epoch
 	}
 	if err := c.flush(ctx); err != nil {
 		return err
@@ -159,8 +165,9 @@ func (c *chunk) addRecord(r record) {
 		h := &r.headers[n]
 		c.heard = append(c.heard, dialect.Header{Name: h.Name, Value: &h.Value})
 	}
-	from := intake.Source{Topic: c.topic, Sent: r.sent, ID: c.idAt(r.offset)}
+	from := intake.Source{Topic: c.topic, Sent: r.sent, ID: c.idOf(&r)}
 	rest, err := c.rules.Apply(m, from, c.heard)
+	c.rules.CountFrom(m, from.Sent)
 	switch {
 	case r.crowded:
 		err = c.tooManyHeaders()
@@ -176,7 +183,7 @@ func (c *chunk) addRecord(r record) {
 	}
 	c.items = append(c.items, intake.Item{Message: m, Err: err})
 	c.origins = append(c.origins, origin{record: r, last: r.offset})
-	c.upTo = r.offset + 1
+	c.upTo, c.epoch = r.offset+1, r.epoch
 }
 
 // tooManyHeaders is what core says of such a message.
@@ -186,9 +193,20 @@ func (c *chunk) tooManyHeaders() error {
 	return err
 }
 
-// idAt is the ID of the message that the record at offset becomes.
-func (c *chunk) idAt(offset int64) string {
-	c.text = strconv.AppendInt(append(c.text[:0], c.id...), offset, 10)
+// idOf is the ID of the message that r becomes. With the position goes what tells
+// r from a record that had the same before: when a topic was deleted and made anew,
+// or when a log was cut, offsets are given again. All of it is written in the log
+// once and copied from leader to leader, so r has it whoever reads it again.
+func (c *chunk) idOf(r *record) string {
+	put := binary.BigEndian
+	written := append(c.text[:0], c.of[:]...)
+	written = put.AppendUint32(written, uint32(r.epoch))
+	written = put.AppendUint64(written, uint64(r.sent.UnixMilli()))
+	var sums [8]byte
+	put.PutUint32(sums[:], crc32.Checksum(written, castagnoli))
+	put.PutUint32(sums[4:], r.content)
+	c.text = strconv.AppendInt(append(c.text[:0], c.id...), r.offset, 10)
+	c.text = hex.AppendEncode(append(c.text, ':'), sums[:])
 	return string(c.text)
 }
 
@@ -202,11 +220,11 @@ func (c *chunk) refuse(ctx context.Context, b *batch, offset int64, reason error
 			return err
 		}
 	}
-	first := max(b.first, offset)
+	r := record{offset: max(b.first, offset), epoch: b.epoch, content: b.checksum, sent: timeOf(b.lastTime)}
 	m := &c.messages[len(c.items)]
-	*m = core.Message{ID: c.idAt(first)}
+	*m = core.Message{ID: c.idOf(&r)}
 	c.items = append(c.items, intake.Item{Message: m, Err: reason})
-	c.origins = append(c.origins, origin{record: record{offset: first, sent: timeOf(b.lastTime)}, last: b.last})
+	c.origins = append(c.origins, origin{record: r, last: b.last})
 	return nil
 }
 
@@ -217,7 +235,7 @@ func (c *chunk) flush(ctx context.Context) error {
 			return fmt.Errorf("topic %s, partition %d: %w", c.topic, c.number, err)
 		}
 	}
-	c.done(c.upTo)
+	c.done(position{topicID: c.of, point: point{c.upTo, c.epoch}})
 	c.empty()
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
-	"github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
 	"github.com/segmentio/kafka-go/sasl"
@@ -26,12 +25,10 @@ type conn struct {
 	raw      net.Conn
 	stream   *protocol.Conn // over TLS where that is on
 	clientID string
-	version  int16 // of fetch requests and answers
+	version  int16 // of fetch requests and answers, if they name the topic
+	byID     bool  // the broker can be asked for a topic by its ID
 	lastID   int32
 }
-
-// minFetchVersion is the first with transactions and record batches.
-const minFetchVersion = 4
 
 var (
 	errTooOld  = errors.New("broker is older than Kafka 1.0")
@@ -154,8 +151,9 @@ func (c *conn) negotiate() error {
 	for _, api := range offered.ApiKeys {
 		key := protocol.ApiKey(api.ApiKey)
 		versions[key] = key.SelectVersion(api.MinVersion, api.MaxVersion)
+		c.byID = c.byID || key == protocol.Fetch && api.MinVersion <= fetchByID && fetchByID <= api.MaxVersion
 	}
-	if c.version = versions[protocol.Fetch]; c.version < minFetchVersion {
+	if c.version = versions[protocol.Fetch]; c.version < minFetch {
 		return errTooOld
 	}
 	c.stream.SetVersions(versions)
@@ -195,26 +193,46 @@ func (c *conn) authenticate(message []byte) (challenge []byte, err error) {
 	return step.AuthBytes, nil
 }
 
-// fetch sends a request and returns the answer without its head, in buffer if
-// that has room. Of an answer that is longer than most, the rest is thrown away.
-// After an error the connection is of no more use.
-func (c *conn) fetch(ctx context.Context, request *fetch.Request, timeout time.Duration, buffer []byte, most int) ([]byte, error) {
+// within lets what do its exchange end by timeout and with ctx. After an error the
+// connection is of no more use.
+func (c *conn) within(ctx context.Context, timeout time.Duration, what func() error) error {
 	if err := c.raw.SetDeadline(time.Now().Add(timeout)); err != nil {
-		return nil, err
+		return err
 	}
 	stop := context.AfterFunc(ctx, func() { c.raw.Close() })
-	answer, err := c.exchange(request, buffer, most)
+	err := what()
 	if !stop() {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return answer, err
+	return err
 }
 
-func (c *conn) exchange(request *fetch.Request, buffer []byte, most int) ([]byte, error) {
+// fetch sends a request and returns the answer without its head, in buffer if
+// that has room, and its version. Of an answer that is longer than most, the rest is
+// thrown away.
+func (c *conn) fetch(r *request, buffer []byte, most int) (answer []byte, version int16, err error) {
+	if !r.id.none() {
+		answer, err = c.exchange(r.byID(c.head(protocol.Fetch, fetchByID)), buffer, most)
+		return answer, fetchByID, err
+	}
 	c.lastID++
-	if err := protocol.WriteRequest(c.stream, c.version, c.lastID, c.clientID, request); err != nil {
+	if err := protocol.WriteRequest(c.stream, c.version, c.lastID, c.clientID, r.byName()); err != nil {
+		return nil, 0, err
+	}
+	answer, err = c.receive(buffer, most)
+	return answer, c.version, err
+}
+
+// exchange sends a request that head has begun, and returns the answer as fetch does.
+func (c *conn) exchange(packet, buffer []byte, most int) ([]byte, error) {
+	binary.BigEndian.PutUint32(packet, uint32(len(packet)-4))
+	if _, err := c.stream.Write(packet); err != nil {
 		return nil, err
 	}
+	return c.receive(buffer, most)
+}
+
+func (c *conn) receive(buffer []byte, most int) ([]byte, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(c.stream, head[:]); err != nil {
 		return nil, err

@@ -6,9 +6,7 @@
 // repeats and nulls; headers about scheduling are taken off. An offset is
 // committed when all records before it are parked or rejected. A record that is
 // read again (after a crash, a rebalance, a lost commit) has the same ID and is
-// parked once. Records of aborted transactions are left out. A topic that is
-// deleted and made anew begins with offsets that were there before: while
-// messages of the old one are parked, give the intake another name.
+// parked once. Records of aborted transactions are left out.
 //
 // Topics and partitions may come to be at any time and are read some seconds
 // later. One that does not exist is not made by the intake, and keeps no other from
@@ -38,17 +36,30 @@
 //
 // # Logs that are not what they were
 //
+// When a topic is deleted and made anew, or an unclean election has cut a log, offsets
+// are given again. So the ID of a message is made of the topic's ID, the epoch of the
+// leader, timestamp, and a checksum of key, value and headers besides: another record
+// at the same offset is another message. Records are asked for by the topic's ID, and
+// that is committed with each offset, as metadata: neither is an offset of a topic
+// that is no more taken for one of the topic that has its name, also if the intake was
+// stopped meanwhile. What was made anew while it ran, or after it had committed, is
+// read from its beginning, whatever start says. Where a log was cut, reading goes on
+// at the cut, with what took the place of the lost records. All of that is logged as
+// an error, and messages of lost records stay parked.
+//
+// That takes Kafka 3.1 on all brokers. With older ones, a topic that is missing, or a
+// partition that ends before the next record, is noticed, and the intake joins the
+// group anew; it goes on at the offset that the group still has, which Kafka deletes
+// together with the topic. If that is none, or beyond the end, too, start decides, as
+// with other clients of Kafka: "earliest" reads all that is there again, and what was
+// parked so long ago that its ID is forgotten is parked again; "latest" leaves it out.
+// Not noticed is a topic or an election after which there are more records already
+// than were read: the first of them, up to the offset, are then left out. When brokers
+// are upgraded to 3.1, what was parked and not committed just then gets another ID and
+// is parked again.
+//
 // Records that were removed before they were read, as they were too old, are left
-// out. When a topic is deleted, or a partition turns out to end before the next
-// record, as the topic was made anew or an unclean election has cut the log, this
-// is logged as an error, nothing more of that topic is committed, and the intake
-// joins the group anew. It goes on at the offset that the group still has; Kafka
-// deletes it together with the topic. If that is none, or beyond the end, too,
-// start decides, as with other clients of Kafka: after an unclean election
-// "earliest" reads all that is left of the partition again, and what was parked so
-// long ago that its ID is forgotten is parked again; "latest" leaves out what took
-// the place of the lost records. That a topic was made anew can't be told if it
-// was missing for a moment only and already has more records than were read.
+// out, and logged.
 //
 // # Rejected records
 //

@@ -19,6 +19,8 @@ type fetcher struct {
 	*partition
 	troubles intake.Troubles
 	conn     *conn // nil: none
+	of       topicID
+	epoch    int32 // of the last record that was fetched, -1 if not known
 }
 
 // errUnreadable: there are records that can't be read, and can't be left out.
@@ -27,6 +29,9 @@ var errUnreadable = errors.New("records can't be read")
 // errLogLost: the log that was read is no more. Where to begin in the one that has
 // taken its place, the group must say.
 var errLogLost = errors.New("the log that was read is no more")
+
+// errEndsBefore is why, if the topic itself may be the same.
+var errEndsBefore = errors.New("it ends at")
 
 var errNoLeader = errors.New("partition has no leader")
 
@@ -42,7 +47,7 @@ const (
 // from free, and is given back by who has used it up.
 func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) error {
 	defer f.hangUp()
-	offset := f.start
+	offset := f.start.offset
 	for pause := firstPause; ctx.Err() == nil; {
 		next, err := f.step(ctx, offset, pages, free)
 		switch {
@@ -51,7 +56,7 @@ func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) 
 		case errors.Is(err, errOldFormat):
 			return fmt.Errorf("topic %s, partition %d: %w: %w", f.topic, f.number, errUnreadable, err)
 		case errors.Is(err, errLogLost):
-			if f.progress.forget(f.topic) {
+			if f.progress.forget(f.topic, !errors.Is(err, errEndsBefore)) {
 				f.log.Error("partition is not the one that was read any more, joining anew", "offset", offset, "err", err)
 			}
 			return err
@@ -70,6 +75,13 @@ func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) 
 
 // step does what is next at offset and returns the offset after it.
 func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- page, free chan []byte) (int64, error) {
+	if f.conn == nil {
+		next, err := f.connect(ctx, offset)
+		if err != nil {
+			return offset, err
+		}
+		offset = next
+	}
 	if offset < 0 {
 		return f.locate(ctx, offset)
 	}
@@ -83,7 +95,7 @@ func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- page, fre
 	switch {
 	case errors.Is(err, kafka.OffsetOutOfRange):
 		next, err = f.relocate(ctx, offset)
-	case errors.Is(err, kafka.UnknownTopicOrPartition): // deleted, and maybe soon made anew
+	case isGone(err):
 		err = fmt.Errorf("%w: %w", errLogLost, err)
 	}
 	if err != nil || len(pg.records) == 0 || next == offset {
@@ -97,24 +109,32 @@ func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- page, fre
 	return next, nil
 }
 
+// isGone tells whether a topic was deleted, and maybe made anew.
+func isGone(err error) bool {
+	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID) || errors.Is(err, kafka.InconsistentTopicID)
+}
+
 // fetch returns what there is from offset on, which may be nothing, and the
 // offset after that.
 func (f *fetcher) fetch(ctx context.Context, offset int64, data []byte) (pg page, next int64, err error) {
-	if f.conn == nil {
-		if f.conn, err = f.connect(ctx); err != nil {
-			return pg, offset, err
-		}
-	}
+	ask := &request{topic: f.topic, id: f.of, partition: f.number, offset: offset, epoch: f.epoch, most: f.settings.fetchBytes}
 	most := f.settings.maxBatchBytes + answerHead
-	data, err = f.conn.fetch(ctx, f.settings.request(f.topic, f.number, offset), maxWait+f.settings.requestTimeout, data, most)
+	var version int16
+	err = f.conn.within(ctx, maxWait+f.settings.requestTimeout, func() (err error) {
+		data, version, err = f.conn.fetch(ask, data, most)
+		return err
+	})
 	if err != nil {
 		return pg, offset, fmt.Errorf("fetch: %w", err)
 	}
-	pg = page{offset: offset, data: data}
-	if pg.answer, err = decodeAnswer(data, f.conn.version); err != nil {
+	pg = page{topicID: f.of, offset: offset, data: data}
+	if pg.answer, err = decodeAnswer(data, version); err != nil {
 		return pg, offset, fmt.Errorf("fetch: %w", err)
 	}
 	f.end.Store(pg.end)
+	if pg.cut {
+		return pg, f.goBack(offset, pg.common), nil
+	}
 	next, err = f.measure(&pg, len(data) == most)
 	return pg, next, err
 }
@@ -132,7 +152,7 @@ func (f *fetcher) measure(pg *page, cut bool) (next int64, err error) {
 			return next, err
 		}
 		if err == nil && (b.whole || cut && b.size > f.settings.maxBatchBytes && next == pg.offset) {
-			next = max(next, b.last+1)
+			next, f.epoch = max(next, b.last+1), b.epoch
 			rest = after
 			continue
 		}
@@ -143,6 +163,19 @@ func (f *fetcher) measure(pg *page, cut bool) (next int64, err error) {
 		break
 	}
 	return next, nil
+}
+
+// goBack returns where to go on in a log that has lost its last records, of which
+// some were read: a replica that lacked them leads it now, and has given their
+// offsets to others.
+func (f *fetcher) goBack(offset int64, common point) int64 {
+	next := common.offset
+	if next >= offset { // it was cut more than once, and where can't be told
+		next, common.epoch = kafka.FirstOffset, -1
+	}
+	f.epoch = common.epoch
+	f.log.Error("partition has lost records that were read, going on with those in their place", "offset", offset, "going_on_at", next)
+	return next
 }
 
 // locate finds the offset that a place stands for and commits it at once: at
@@ -156,7 +189,8 @@ func (f *fetcher) locate(ctx context.Context, place int64) (int64, error) {
 	if place == kafka.LastOffset {
 		offset = end
 	}
-	f.done(offset)
+	f.epoch = -1
+	f.done(position{topicID: f.of, point: point{offset, -1}})
 	return offset, nil
 }
 
@@ -170,10 +204,11 @@ func (f *fetcher) relocate(ctx context.Context, offset int64) (int64, error) {
 		return offset, err
 	}
 	next := first
+	f.epoch = -1
 	switch {
 	case offset < first:
-	case offset != f.start: // even if the end has come up to it meanwhile
-		return offset, fmt.Errorf("%w: it ends at %d", errLogLost, end)
+	case offset != f.start.offset: // even if the end has come up to it meanwhile
+		return offset, fmt.Errorf("%w: %w %d", errLogLost, errEndsBefore, end)
 	case offset <= end:
 		return offset, kafka.OffsetOutOfRange
 	default:
@@ -199,19 +234,53 @@ func (f *fetcher) bounds(ctx context.Context) (first, end int64, err error) {
 	return 0, 0, errNoLeader
 }
 
-func (f *fetcher) connect(ctx context.Context) (*conn, error) {
+// connect connects to the leader, and returns the offset to go on at: another one
+// if the topic is not the one that offset is of.
+func (f *fetcher) connect(ctx context.Context, offset int64) (int64, error) {
+	address, err := f.leader(ctx)
+	if err != nil {
+		return offset, err
+	}
+	if f.conn, err = f.settings.open(ctx, address); err != nil || !f.conn.byID {
+		return offset, err
+	}
+	var id topicID
+	err = f.conn.within(ctx, f.settings.requestTimeout, func() (err error) {
+		id, err = f.conn.askForID(f.topic)
+		return err
+	})
+	switch {
+	case isGone(err):
+		return offset, fmt.Errorf("%w: %w", errLogLost, err)
+	case err != nil:
+		return offset, fmt.Errorf("ask for the topic's ID: %w", err)
+	}
+	before := f.of
+	f.of = id
+	switch {
+	case before.none() || id == before:
+		return offset, nil
+	case offset != f.start.offset:
+		return offset, fmt.Errorf("%w: another topic has its name", errLogLost)
+	}
+	f.epoch = -1
+	f.log.Error("topic is not the one that the group has read, reading it from its beginning", "offset", offset)
+	return kafka.FirstOffset, nil
+}
+
+func (f *fetcher) leader(ctx context.Context) (address string, err error) {
 	answer, err := f.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{f.topic}})
 	if err != nil {
-		return nil, fmt.Errorf("ask for the leader: %w", err)
+		return "", fmt.Errorf("ask for the leader: %w", err)
 	}
 	for _, t := range answer.Topics {
 		for _, p := range t.Partitions {
 			if t.Name == f.topic && p.ID == f.number && p.Leader.Host != "" {
-				return f.settings.open(ctx, net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port)))
+				return net.JoinHostPort(p.Leader.Host, strconv.Itoa(p.Leader.Port)), nil
 			}
 		}
 	}
-	return nil, errNoLeader
+	return "", errNoLeader
 }
 
 func (f *fetcher) hangUp() {

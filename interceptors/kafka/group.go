@@ -108,6 +108,9 @@ func (m *membership) serve(generation *kafka.Generation, leave func()) error {
 	generation.Start(func(ended context.Context) {
 		s := newSession(m, generation)
 		err := s.run(ended)
+		for topic := range s.progress.gone {
+			m.found[topic] = 0 // what has its name came to be later
+		}
 		if err != nil {
 			go leave() // which waits for this function
 			<-ended.Done()

@@ -55,6 +55,7 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 // waits for topics that do not exist yet. Its error is a *intake.RefusedError, or
 // tells of records that it can't read: then going on would lose them. Run it once.
 func (i *Intake) Run(ctx context.Context) error {
+	defer i.parker.Flush()
 	transport := i.transport()
 	defer transport.CloseIdleConnections()
 	dial, release := i.settings.mortal(ctx)

@@ -55,7 +55,10 @@ func TestRecordsBecomeMessages(t *testing.T) {
 		want := one.want
 		want.Sink, want.Topic = "out", "orders"
 		if want.ID == "" {
-			want.ID = fmt.Sprintf("k:door:%s:0:%d", topic, n)
+			want.ID = parked[n].ID
+			if position := fmt.Sprintf("k:door:%s:0:%d", topic, n); positionOf(want.ID) != position {
+				t.Errorf("%s: ID %s, want that of %s", one.name, want.ID, position)
+			}
 		}
 		if diff := cmp.Diff(&want, parked[n]); diff != "" {
 			t.Errorf("%s: %s", one.name, diff)
@@ -144,6 +147,20 @@ func TestUntagged(t *testing.T) {
 	}
 }
 
+// TestDelayFromRecord: a delay counts from the record's timestamp.
+func TestDelayFromRecord(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic(".delayed", 1)
+	sent := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	record := text("k", "v", "delaybridge-delay", "90m")
+	record.Time = sent
+	r.produce(topic, 0, record)
+	r.run(r.intake([]string{topic}, map[string]any{"delay_from": "record"}))
+	if m := r.store.await(t, 1)[0]; m.Delay != 0 || !m.DeliverAt.Equal(sent.Add(90*time.Minute)) {
+		t.Errorf("parked with delay %s, deliver_at %s", m.Delay, m.DeliverAt)
+	}
+}
+
 // TestStopsLoudly: without a reject topic a bad record ends the intake, and what
 // came before it is not read again.
 func TestStopsLoudly(t *testing.T) {
@@ -156,7 +173,7 @@ func TestStopsLoudly(t *testing.T) {
 		<-door.ended
 		err := door.err
 		refused, ok := errors.AsType[*intake.RefusedError](err)
-		if !ok || refused.ID != fmt.Sprintf("k:door:%s:0:1", topic) || !strings.Contains(err.Error(), topic) {
+		if !ok || positionOf(refused.ID) != fmt.Sprintf("k:door:%s:0:1", topic) || !strings.Contains(err.Error(), topic) {
 			t.Fatalf("Run returned %v", err)
 		}
 	}
@@ -194,6 +211,9 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
+// positionOf is what an ID says of where the record is.
+func positionOf(id string) string { return id[:max(strings.LastIndexByte(id, ':'), 0)] }
+
 // wantOnce holds that the bodies 0 to n-1 are parked, once each, and in the
 // order of each partition.
 func wantOnce(t testing.TB, s *spyStore, n int) {
@@ -204,12 +224,13 @@ func wantOnce(t testing.TB, s *spyStore, n int) {
 	last := make(map[string]int64)
 	for _, m := range s.parked {
 		seen[string(m.Body)]++
-		at := strings.LastIndexByte(m.ID, ':')
-		offset, _ := strconv.ParseInt(m.ID[at+1:], 10, 64)
-		if before, ok := last[m.ID[:at]]; ok && offset <= before {
+		position := positionOf(m.ID)
+		at := strings.LastIndexByte(position, ':')
+		offset, _ := strconv.ParseInt(position[at+1:], 10, 64)
+		if before, ok := last[position[:at]]; ok && offset <= before {
 			t.Errorf("%s was parked after offset %d", m.ID, before)
 		}
-		last[m.ID[:at]] = offset
+		last[position[:at]] = offset
 	}
 	for i := range n {
 		if seen[strconv.Itoa(i)] != 1 {

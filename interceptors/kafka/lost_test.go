@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 // remake deletes a topic and makes it anew.
@@ -111,6 +113,147 @@ func TestTopicMadeAnew(t *testing.T) {
 	wantNamed(t, r, topic, 111)
 }
 
+// TestTopicMadeAnewWithoutIDs: records are known by more than their offsets, so none
+// of a topic that was made anew is taken for one of the topic before, although they
+// have the same content, and there are more of them than were read.
+func TestTopicMadeAnewWithoutIDs(t *testing.T) {
+	t.Parallel()
+	for _, start := range []string{"earliest", "latest"} {
+		t.Run("running, "+start, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			topic := r.topic(".delayed", 1)
+			door := r.run(r.intake([]string{topic}, map[string]any{"start": start}))
+			waitFor(t, "it reads", func() bool { return assigned(door) == 1 && r.committed(topic) == 0 })
+			r.fill(topic, 1, 0, 100)
+			r.store.await(t, 100)
+			waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
+			r.store.setFail(errors.New("away")) // so that it is busy meanwhile, and commits to what is there then
+			for end := int64(101); end <= 102; end++ {
+				r.fill(topic, 1, int(end)-1, int(end))
+				waitFor(t, "it is fetched", func() bool { return door.seen() == end })
+			}
+			r.remake(topic, 1)
+			r.fill(topic, 1, 0, 150)
+			r.store.setFail(nil)
+			waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
+			wantTwice(t, r, 100, 150)
+			if report := door.Report(); report.Duplicates != 0 {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		topic := r.topic(".delayed", 1)
+		r.fill(topic, 1, 0, 100)
+		door := r.run(r.intake([]string{topic}, nil))
+		r.store.await(t, 100)
+		door.stop()
+		r.remake(topic, 1)
+		r.fill(topic, 1, 0, 150)
+		r.run(r.intake([]string{topic}, nil))
+		waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
+		wantTwice(t, r, 100, 150)
+	})
+}
+
+// wantTwice holds that of fill's records 0 to end-1 are parked, and those before
+// twice are so two times.
+func wantTwice(t testing.TB, r *rig, twice, end int) {
+	t.Helper()
+	seen := make(map[string]int)
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	for _, m := range r.store.parked {
+		seen[string(m.Body)]++
+	}
+	for n := range end {
+		want := 1
+		if n < twice {
+			want = 2
+		}
+		if got := seen[strconv.Itoa(n)]; got < want {
+			t.Fatalf("record %d is parked %d times, want %d", n, got, want)
+		}
+	}
+}
+
+// TestCommitOfTopicBefore: an offset that was committed late, when the topic had been
+// made anew, is not taken for one of the new topic.
+func TestCommitOfTopicBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	topic := r.topic(".delayed", 1)
+	r.fill(topic, 1, 0, 100)
+	door := r.run(r.intake([]string{topic}, nil))
+	r.store.await(t, 100)
+	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
+	door.stop()
+	before := r.commitOf(topic)
+	r.remake(topic, 1)
+	r.fill(topic, 1, 0, 150)
+	r.commitAs(topic, kafka.OffsetCommit{Offset: 100, Metadata: before.Metadata})
+	r.run(r.intake([]string{topic}, map[string]any{"start": "latest"}))
+	waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
+	wantTwice(t, r, 100, 150)
+}
+
+// TestUncleanElection: where a replica that lacks records becomes leader and gives
+// their offsets to others, those are read, and what is left of the others is not read
+// again.
+func TestUncleanElection(t *testing.T) {
+	t.Parallel()
+	cluster := servers.Kafka(t, servers.KafkaOptions{Nodes: 3, Controllers: 1, Config: map[string]string{"min.insync.replicas": "1"}})
+	r := rigOf(t, cluster)
+	topic := r.name + ".delayed"
+	r.createOn(topic, []int{1, 2}, kafka.ConfigEntry{ConfigName: "unclean.leader.election.enable", ConfigValue: "true"})
+	r.createOn("__consumer_offsets", []int{0}, kafka.ConfigEntry{ConfigName: "cleanup.policy", ConfigValue: "compact"}) // the group goes on
+	door := r.run(r.intake([]string{topic}, nil))
+	r.fill(topic, 1, 0, 100)
+	r.store.await(t, 100)
+	r.Node(2).Kill()
+	r.fill(topic, 1, 100, 110)
+	r.store.await(t, 110)
+	r.store.setFail(errors.New("away")) // so that nothing is fetched before there is more than it has read
+	for end := int64(111); end <= 112; end++ {
+		r.fill(topic, 1, int(end)-1, int(end))
+		waitFor(t, "it is fetched", func() bool { return door.seen() == end })
+	}
+	r.Node(1).Kill()
+	r.Node(2).Start()
+	waitFor(t, "the other leads", func() bool { return r.Leader(topic, 0) == 2 })
+	r.fill(topic, 1, 200, 220) // at the offsets 100 to 119
+	r.store.setFail(nil)
+	waitFor(t, "all is read", func() bool { return r.committed(topic) == 120 })
+	seen := make(map[string]int)
+	for _, m := range r.store.await(t, 132) {
+		seen[string(m.Body)]++
+	}
+	for n := range 220 {
+		if want := 1; seen[strconv.Itoa(n)] != want && (n < 112 || n >= 200) {
+			t.Errorf("record %d is parked %d times", n, seen[strconv.Itoa(n)])
+		}
+	}
+	if report := door.Report(); report.Duplicates != 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// createOn makes a topic with one partition that these brokers have.
+func (r *rig) createOn(topic string, brokers []int, config ...kafka.ConfigEntry) {
+	r.t.Helper()
+	r.again(func() error {
+		answer, err := r.client.CreateTopics(r.t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: -1, ReplicationFactor: -1,
+			ReplicaAssignments: []kafka.ReplicaAssignment{{Partition: 0, Replicas: brokers}}, ConfigEntries: config}}})
+		if err != nil {
+			return err
+		}
+		return answer.Errors[topic]
+	})
+}
+
 // seen is where the first partition ends, as far as it is known; -1 without one.
 func (r *running) seen() int64 {
 	r.mu.Lock()
@@ -176,9 +319,14 @@ func TestCommittedBeyondEnd(t *testing.T) {
 // commit sets the offset that the group has of partition 0.
 func (r *rig) commit(topic string, offset int64) {
 	r.t.Helper()
+	r.commitAs(topic, kafka.OffsetCommit{Offset: offset})
+}
+
+func (r *rig) commitAs(topic string, commit kafka.OffsetCommit) {
+	r.t.Helper()
 	r.again(func() error { // there may be no coordinator yet
 		answer, err := r.client.OffsetCommit(context.Background(), &kafka.OffsetCommitRequest{GroupID: r.name, GenerationID: -1,
-			Topics: map[string][]kafka.OffsetCommit{topic: {{Offset: offset}}}})
+			Topics: map[string][]kafka.OffsetCommit{topic: {commit}}})
 		if err != nil {
 			return err
 		}
@@ -188,27 +336,30 @@ func (r *rig) commit(topic string, offset int64) {
 
 // committed is the offset that the group has of partition 0; -1 if none, or if that
 // can't be told.
-func (r *rig) committed(topic string) int64 {
+func (r *rig) committed(topic string) int64 { return r.commitOf(topic).CommittedOffset }
+
+func (r *rig) commitOf(topic string) kafka.OffsetFetchPartition {
 	answer, err := r.client.OffsetFetch(context.Background(), &kafka.OffsetFetchRequest{GroupID: r.name, Topics: map[string][]int{topic: {0}}})
 	if err != nil || answer.Error != nil || len(answer.Topics[topic]) != 1 || answer.Topics[topic][0].Error != nil {
-		return -1
+		return kafka.OffsetFetchPartition{CommittedOffset: -1}
 	}
-	return answer.Topics[topic][0].CommittedOffset
+	return answer.Topics[topic][0]
 }
 
 // TestForgottenMarks: nothing of a log that is no more is committed, neither what
 // was marked nor what could not be committed before.
 func TestForgottenMarks(t *testing.T) {
 	p := newProgress()
-	p.mark("a", 0, 1000)
-	p.mark("b", 0, 5)
+	at := func(offset int64) position { return position{point: point{offset: offset}} }
+	p.mark("a", 0, at(1000))
+	p.mark("b", 0, at(5))
 	taken := p.take()
-	p.mark("a", 1, 1000)
-	p.forget("a")
+	p.mark("a", 1, at(1000))
+	p.forget("a", true)
 	p.putBack(taken)
-	p.mark("a", 0, 1001)
+	p.mark("a", 0, at(1001))
 	left := p.take()
-	if len(left) != 1 || left["b"][0] != 5 {
+	if len(left) != 1 || left["b"][0] != at(5) {
 		t.Errorf("%v is left, want b only", left)
 	}
 }

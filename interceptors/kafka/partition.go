@@ -16,8 +16,8 @@ type partition struct {
 	*session
 	topic  string
 	number int
-	start  int64  // as the group has it; kafka.FirstOffset and LastOffset are places
-	id     string // begins the IDs of its messages
+	start  position // as the group has it; kafka.FirstOffset and LastOffset may be the offset
+	id     string   // begins the IDs of its messages
 	log    *slog.Logger
 
 	end, parked atomic.Int64 // after the last record there is, and after the last that is parked
@@ -25,6 +25,7 @@ type partition struct {
 
 // page is what one fetch has brought.
 type page struct {
+	topicID
 	offset int64 // what is before is not wanted
 	answer
 	data []byte // which answer is part of
@@ -43,7 +44,7 @@ func (p *partition) run(ctx context.Context) error {
 	}
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
-		f := fetcher{partition: p, troubles: intake.Troubles{Log: p.log}}
+		f := fetcher{partition: p, troubles: intake.Troubles{Log: p.log}, of: p.start.topicID, epoch: p.start.epoch}
 		if err := f.run(ctx, pages, free); err != nil {
 			end(err)
 		}
@@ -77,8 +78,8 @@ func (p *partition) parkAll(ctx context.Context, pages <-chan page, free chan<- 
 	}
 }
 
-// done says that all before offset is parked or rejected.
-func (p *partition) done(offset int64) {
-	p.parked.Store(offset)
-	p.progress.mark(p.topic, p.number, offset)
+// done says that all before at is parked or rejected.
+func (p *partition) done(at position) {
+	p.parked.Store(at.offset)
+	p.progress.mark(p.topic, p.number, at)
 }

@@ -2,13 +2,9 @@ package kafkadoor
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/segmentio/kafka-go"
 
 	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
@@ -17,37 +13,38 @@ import (
 // many.
 type progress struct {
 	mu   sync.Mutex
-	open map[string]map[int]int64 // not yet committed
-	lost map[string]bool          // topics that nothing is committed of any more
+	open positions       // not yet committed
+	lost map[string]bool // topics that nothing is committed of any more
+	gone map[string]bool // those of them that were deleted
 	wake chan struct{}
 }
 
 func newProgress() *progress {
-	return &progress{open: make(map[string]map[int]int64), lost: make(map[string]bool), wake: make(chan struct{}, 1)}
+	return &progress{open: make(positions), lost: make(map[string]bool), gone: make(map[string]bool), wake: make(chan struct{}, 1)}
 }
 
-// mark says that all before offset is parked or rejected.
-func (p *progress) mark(topic string, partition int, offset int64) {
+// mark says that all before at is parked or rejected.
+func (p *progress) mark(topic string, partition int, at position) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lost[topic] {
 		return
 	}
-	if p.open[topic] == nil {
-		p.open[topic] = make(map[int]int64)
-	}
-	p.open[topic][partition] = offset
+	p.open.set(topic, partition, at)
 	p.poke()
 }
 
 // forget drops all marks of a topic, and those that are still to come: they are
 // of a log that is no more, and may lie within the one that has taken its place.
 // It returns true the first time.
-func (p *progress) forget(topic string) bool {
+func (p *progress) forget(topic string, gone bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := !p.lost[topic]
 	p.lost[topic] = true
+	if gone {
+		p.gone[topic] = true
+	}
 	delete(p.open, topic)
 	return first
 }
@@ -59,16 +56,16 @@ func (p *progress) poke() {
 	}
 }
 
-func (p *progress) take() map[string]map[int]int64 {
+func (p *progress) take() positions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	taken := p.open
-	p.open = make(map[string]map[int]int64)
+	p.open = make(positions)
 	return taken
 }
 
 // putBack returns what could not be committed, unless there is newer.
-func (p *progress) putBack(taken map[string]map[int]int64) {
+func (p *progress) putBack(taken positions) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for topic, offsets := range taken {
@@ -95,15 +92,13 @@ func (s *session) commit(ctx context.Context) error {
 		}
 		taken := s.progress.take()
 		pause := commitPause
-		err := s.generation.CommitOffsets(taken)
+		gone, err := s.commitPositions(taken)
 		switch {
-		case errors.Is(err, kafka.UnknownTopicOrPartition):
-			// Which one is not told, and to ask could commit an old offset to a new
-			// log. What is read twice by this is known by its IDs.
-			for topic := range taken {
-				s.progress.forget(topic)
+		case len(gone) > 0:
+			for _, topic := range gone {
+				s.progress.forget(topic, true)
 			}
-			s.log.Error("a topic is no more, joining anew", "intake", s.name, "topics", slices.Sorted(maps.Keys(taken)), "err", err)
+			s.log.Error("topics are no more, joining anew", "intake", s.name, "topics", gone)
 			return errLogLost
 		case err != nil:
 			trouble.Report("can't commit", err)
@@ -124,7 +119,8 @@ func (s *session) commit(ctx context.Context) error {
 // commitLast commits what is left at the end. If that fails, those records are
 // read again and known by their IDs.
 func (s *session) commitLast() {
-	if err := s.generation.CommitOffsets(s.progress.take()); err != nil {
-		s.log.Warn("last commit of a generation failed, its records will be read again", "intake", s.name, "err", err)
+	gone, err := s.commitPositions(s.progress.take())
+	if err != nil || len(gone) > 0 {
+		s.log.Warn("last commit of a generation failed, its records will be read again", "intake", s.name, "topics_gone", gone, "err", err)
 	}
 }

@@ -35,9 +35,9 @@ func (s *session) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var partitions []*partition
-	for topic, assigned := range s.generation.Assignments {
-		for _, a := range assigned {
-			partitions = append(partitions, s.partition(topic, a))
+	for topic, committed := range s.recall(ctx) {
+		for number, at := range committed {
+			partitions = append(partitions, s.partition(topic, number, at))
 		}
 	}
 	s.setPartitions(partitions)
@@ -72,16 +72,14 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) partition(topic string, a kafka.PartitionAssignment) *partition {
-	number := strconv.Itoa(a.ID)
-	start := a.Offset
-	if start < 0 {
-		start = s.place(topic, a.ID)
+func (s *session) partition(topic string, number int, start position) *partition {
+	if start.offset < 0 {
+		start = position{point: point{s.place(topic, number), -1}}
 	}
-	p := &partition{session: s, topic: topic, number: a.ID, start: start,
-		id:  intake.SourceID("k", s.name, topic, number) + ":",
-		log: s.log.With("intake", s.name, "topic", topic, "partition", a.ID)}
-	p.parked.Store(max(a.Offset, 0))
+	p := &partition{session: s, topic: topic, number: number, start: start,
+		id:  intake.SourceID("k", s.name, topic, strconv.Itoa(number)) + ":",
+		log: s.log.With("intake", s.name, "topic", topic, "partition", number)}
+	p.parked.Store(max(start.offset, 0))
 	return p
 }
 

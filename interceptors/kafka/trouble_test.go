@@ -168,7 +168,7 @@ func wantAllOf(t testing.TB, r *rig, topic string, partitions int) {
 	t.Helper()
 	parked := make(map[string]bool)
 	for _, m := range r.store.parked {
-		parked[m.ID] = true
+		parked[positionOf(m.ID)] = true
 	}
 	total := 0
 	for partition := range partitions {

@@ -93,6 +93,7 @@ func (c *chunk) fill(m *core.Message, r *record, p *properties) (err error) {
 		rules = c.waited
 	}
 	rest, err := rules.Apply(m, from, c.heard)
+	rules.CountFrom(m, from.Sent)
 	c.setHeaders(m, p.headers, rest)
 	c.setOptions(m, p)
 	return err

@@ -63,6 +63,7 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 // Its error is a *intake.RefusedError, or tells of a message that it can't read:
 // then going on would lose it. Run it once.
 func (i *Intake) Run(ctx context.Context) error {
+	defer i.parker.Flush()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	m := newMember(i, end)

@@ -69,6 +69,18 @@ func TestRecordsBecomeMessages(t *testing.T) {
 	}
 }
 
+// TestDelayFromRecord: a delay counts from when the broker has stored the message.
+func TestDelayFromRecord(t *testing.T) {
+	r := newRig(t)
+	topic := r.topic("-delayed", 1)
+	r.sendBatch(topic, 0, one{"v", props("delaybridge-delay", "1h")})
+	stored := r.read(topic, 1)[0].sent()
+	r.run(r.intake([]string{topic}, map[string]any{"delay_from": "record"}))
+	if m := r.store.await(t, 1)[0]; m.Delay != 0 || !m.DeliverAt.Equal(stored.Add(time.Hour)) {
+		t.Errorf("stored at %s, parked with delay %s, deliver_at %s", stored, m.Delay, m.DeliverAt)
+	}
+}
+
 func headers(texts ...string) (made []core.Header) {
 	for n := 0; n < len(texts); n += 2 {
 		made = append(made, core.Header{Name: texts[n], Value: []byte(texts[n+1])})
