@@ -70,7 +70,7 @@ func largestBody(e *env) {
 	sink, topic := e.open(), e.kit.NewTopic(e.TB)
 	m := e.bodyOf(topic, e.kit.MaxBody)
 	if checker, ok := sink.(core.Checker); ok {
-		if err := checker.Check(m); err != nil {
+		if err := e.check(checker, m); err != nil {
 			e.Errorf("Check refuses a body of MaxBody: %v", err)
 		}
 	}
@@ -87,7 +87,7 @@ func tooLargeBody(e *env) {
 	sink, topic := e.open(), e.kit.NewTopic(e.TB)
 	large := e.bodyOf(topic, e.kit.MaxBody+1)
 	if checker, ok := sink.(core.Checker); ok {
-		invalid, ok := errors.AsType[*core.InvalidError](checker.Check(large))
+		invalid, ok := errors.AsType[*core.InvalidError](e.check(checker, large))
 		if !ok || !invalid.TooLarge {
 			e.Errorf("Check of a body of MaxBody+1: %v, want an InvalidError with TooLarge", invalid)
 		}
@@ -180,13 +180,51 @@ func optionsChecked(e *env) {
 	}
 	m := e.message(e.kit.NewTopic(e.TB), "")
 	m.Options = map[string]string{"retry.max_attempts": "3"}
-	if err := checker.Check(m); err != nil {
+	if err := e.check(checker, m); err != nil {
 		e.Errorf("Check refuses an option of the engine: %v", err)
 	}
 	m.Options = map[string]string{"no_such_option": "1"}
-	if _, ok := errors.AsType[*core.InvalidError](checker.Check(m)); !ok {
-		e.Errorf("Check of an unknown option: %v, want an InvalidError", checker.Check(m))
+	if _, ok := errors.AsType[*core.InvalidError](e.check(checker, m)); !ok {
+		e.Errorf("Check of an unknown option: %v, want an InvalidError", e.check(checker, m))
 	}
+}
+
+const (
+	checkedBatch = 500
+	checkedEvery = 100 // so many have an option that no sink knows
+)
+
+// batchChecked has a whole batch checked, as a producer sends it: in one call, each
+// message by itself, and not for longer than the producer waits.
+func batchChecked(e *env) {
+	sink := e.open()
+	checker, ok := sink.(core.Checker)
+	if !ok {
+		e.lacks("checker")
+	}
+	batch := e.messages(e.kit.NewTopic(e.TB), checkedBatch)
+	for n := 0; n < len(batch); n += checkedEvery {
+		batch[n].Options = map[string]string{"no_such_option": "1"}
+	}
+	ctx, cancel := context.WithTimeout(e.Context(), e.soon)
+	defer cancel()
+	var err error
+	if !e.bounded("Check of a batch", 2*e.soon, func() { err = checker.Check(ctx, batch) }) {
+		return
+	}
+	verdicts, ok := errors.AsType[core.BatchError](err)
+	if !ok || len(verdicts) != len(batch) {
+		e.Errorf("Check of %d messages, some with an unknown option: %v, want a BatchError with one verdict for each", len(batch), err)
+		return
+	}
+	for n, err := range verdicts {
+		if _, refused := errors.AsType[*core.InvalidError](err); refused != (n%checkedEvery == 0) {
+			e.Errorf("Check of a batch: message %d is refused: %v, want it to be: %v", n, err, n%checkedEvery == 0)
+			return
+		}
+	}
+	cancel()
+	e.bounded("Check, after its context had ended,", e.soon, func() { _ = checker.Check(ctx, batch) })
 }
 
 // hostileMessages puts each message that might hurt others between two that are
@@ -220,7 +258,7 @@ func (e *env) hostileOne(sink core.Sink, topic string, m *core.Message) bool {
 		}
 	}
 	checker, ok := sink.(core.Checker)
-	accepted := !ok || checker.Check(m) == nil
+	accepted := !ok || e.check(checker, m) == nil
 	switch class := core.ClassOf(verdicts[1]); {
 	case verdicts[1] == nil, class == core.TopicBlocked && m.Topic != topic:
 	case class != core.Permanent:

@@ -266,10 +266,19 @@ func (e *env) needs(c Capability, sink core.Sink, m *core.Message) {
 		return
 	}
 	checker, ok := sink.(core.Checker)
-	if ok && checker.Check(m) == nil {
+	if ok && e.check(checker, m) == nil {
 		e.Errorf("capability %s is not declared, but Check lets a message pass that needs it", c)
 	}
 	e.lacks(string(c))
+}
+
+// check is what the sink's Check says of one message.
+func (e *env) check(checker core.Checker, m *core.Message) error {
+	err := checker.Check(e.Context(), []*core.Message{m})
+	if each, ok := errors.AsType[core.BatchError](err); ok && len(each) == 1 {
+		return each[0]
+	}
+	return err
 }
 
 // message makes a message with a new ID and a body that holds it.

@@ -199,7 +199,11 @@ func (s *memory) breakOff(verdicts core.BatchError) {
 	s.b.cut = false
 }
 
-func (s *memory) Check(m *core.Message) error {
+func (s *memory) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, s.check)
+}
+
+func (s *memory) check(m *core.Message) error {
 	if len(m.Body) > memoryMaxBody {
 		return &core.InvalidError{Field: "body", Reason: "is too large", TooLarge: true}
 	}

@@ -219,4 +219,5 @@ var cases = []testCase{
 	{"K31 scheduling headers are stripped", delaysStripped},
 	{"K32 login refused", loginRefused},
 	{"K33 options are checked", optionsChecked},
+	{"K34 a batch is checked in one call", batchChecked},
 }
