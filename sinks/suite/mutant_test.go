@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"bytes"
@@ -406,13 +406,13 @@ func mutants() map[string]struct {
 }
 
 // caseOf is the case with a number like K1.
-func caseOf(number string) testCase {
-	return cases[slices.IndexFunc(cases, func(c testCase) bool { return strings.HasPrefix(c.name, number+" ") })]
+func caseOf(number string) Case {
+	return cases[slices.IndexFunc(cases, func(c Case) bool { return strings.HasPrefix(c.Name, number+" ") })]
 }
 
 // fails tells whether a case finds a fault within a few runs: some faults show
 // only if goroutines meet in a certain order.
-func fails(t *testing.T, c testCase, kit Kit) bool {
+func fails(t *testing.T, c Case, kit plainKit) bool {
 	for range 5 {
 		if check(t.Context(), c, kit).Status == Failed {
 			return true
@@ -427,7 +427,7 @@ func TestMutantsAreFound(t *testing.T) {
 			kit := newBroker().kit(mutant.wrap)
 			for _, number := range strings.Fields(mutant.want) {
 				if c := caseOf(number); !fails(t, c, kit) {
-					t.Errorf("passes %s", c.name)
+					t.Errorf("passes %s", c.Name)
 				}
 			}
 		})
