@@ -11,9 +11,9 @@
 //
 // # Settings of the host's side
 //
-//	command          absolute path of the program; required. Neither it nor its
-//	                 directory may be writable for others; a symbolic link counts
-//	                 as what it leads to
+//	command          absolute path of the program; required. It, the directories
+//	                 above it and symbolic links on the way must be root's or our
+//	                 user's, and not writable for others
 //	args             list of arguments
 //	env              variables that it gets, besides PATH, HOME, TMPDIR and LANG
 //	pass_env         names of variables of delaybridge that it gets too
