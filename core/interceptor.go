@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -35,7 +36,8 @@ func (i *Interceptor) Limits() Limits { return i.limits }
 func (i *Interceptor) Sinks() []string { return i.ordered }
 
 // Accept checks and parks messages, each alone, and returns one Receipt for
-// each in order. Only a Receipt without Err means that the message is stored,
+// each in order. A sink that checks is asked once about all of its messages,
+// within ctx. Only a Receipt without Err means that the message is stored,
 // at the durability that it names. Errors in Receipt.Err:
 //
 //	*InvalidError   not stored, and never will be as it is
@@ -47,16 +49,12 @@ func (i *Interceptor) Sinks() []string { return i.ordered }
 // A message without an ID is given one, which Receipt.ID tells in any case.
 // The messages belong to Accept until it returns and are changed by it.
 func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receipt {
-	var refused map[int]error
+	var refused refusals
 	now := time.Now()
 	for n, m := range messages {
-		if err := i.prepare(m, now); err != nil {
-			if refused == nil {
-				refused = make(map[int]error)
-			}
-			refused[n] = err
-		}
+		refused.add(n, i.prepare(m, now))
 	}
+	i.check(ctx, messages, &refused)
 	receipts := i.park(ctx, messages, refused)
 	for n := range receipts {
 		i.count(&receipts[n])
@@ -64,8 +62,90 @@ func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receip
 	return receipts
 }
 
+// refusals are why messages are not parked, by their place; mostly there are none.
+type refusals map[int]error
+
+func (r *refusals) add(n int, err error) {
+	if err == nil {
+		return
+	}
+	if *r == nil {
+		*r = make(refusals)
+	}
+	(*r)[n] = err
+}
+
+// check asks the sinks about their messages: each once, and several at the same
+// time, so that one that takes its time delays the others no more than that.
+func (i *Interceptor) check(ctx context.Context, messages []*Message, refused *refusals) {
+	var asked []*checkCall
+	for n, m := range messages {
+		if (*refused)[n] != nil {
+			continue
+		}
+		checker, ok := i.sinks[m.Sink].Sink.(Checker)
+		if !ok {
+			continue
+		}
+		at := slices.IndexFunc(asked, func(c *checkCall) bool { return c.sink == m.Sink })
+		if at < 0 {
+			at, asked = len(asked), append(asked, &checkCall{sink: m.Sink, checker: checker})
+		}
+		asked[at].batch, asked[at].places = append(asked[at].batch, m), append(asked[at].places, n)
+	}
+	var group sync.WaitGroup
+	for n, c := range asked {
+		if n == len(asked)-1 { // mostly the only one
+			c.run(ctx)
+			break
+		}
+		group.Go(func() { c.run(ctx) })
+	}
+	group.Wait()
+	for _, c := range asked {
+		for n, place := range c.places {
+			refused.add(place, c.verdict(n))
+		}
+	}
+}
+
+// checkCall is the question to one sink.
+type checkCall struct {
+	sink    string
+	checker Checker
+	batch   []*Message
+	places  []int // of the batch in the call of Accept
+	err     error
+}
+
+func (c *checkCall) run(ctx context.Context) {
+	c.err = c.checker.Check(ctx, c.batch)
+	if each, ok := c.err.(BatchError); c.err != nil && (!ok || len(each) != len(c.batch)) {
+		c.err = &uncheckedError{c.sink, c.err}
+	}
+}
+
+func (c *checkCall) verdict(n int) error {
+	if each, ok := c.err.(BatchError); ok {
+		return each[n]
+	}
+	return c.err
+}
+
+// uncheckedError is an ErrUnavailable that is not the store's.
+type uncheckedError struct {
+	sink string
+	err  error
+}
+
+func (e *uncheckedError) Error() string {
+	return fmt.Sprintf("sink %s did not check the message, which is not stored: %v", e.sink, e.err)
+}
+
+func (e *uncheckedError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
+
 // park parks what is not refused; mostly nothing is.
-func (i *Interceptor) park(ctx context.Context, messages []*Message, refused map[int]error) []Receipt {
+func (i *Interceptor) park(ctx context.Context, messages []*Message, refused refusals) []Receipt {
 	if len(refused) == 0 {
 		return i.store.Park(ctx, messages...)
 	}
@@ -95,14 +175,8 @@ func (i *Interceptor) prepare(m *Message, now time.Time) error {
 	if err := i.limits.Check(m, now); err != nil {
 		return err
 	}
-	d, ok := i.sinks[m.Sink]
-	if !ok {
+	if _, ok := i.sinks[m.Sink]; !ok {
 		return Invalidf("sink", "no sink has the name %q", m.Sink)
-	}
-	if checker, ok := d.Sink.(Checker); ok {
-		if err := checker.Check(m); err != nil {
-			return err
-		}
 	}
 	m.Generated = m.ID == ""
 	return nil

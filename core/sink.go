@@ -51,12 +51,40 @@ var (
 // down: that is for Deliver to report.
 type OpenFunc func(ctx context.Context, config json.RawMessage) (Sink, error)
 
-// Checker is the ability of a Sink to refuse, at accept, a message that its
-// broker can't carry. Check is quick, does no I/O, and returns an
-// *InvalidError. It must refuse options that the sink does not know, but leave
-// those with the prefix OptionPrefix alone: they are the engine's.
+// Checker is the ability of a Sink to refuse, at accept, messages that its
+// broker can't carry. It must refuse options that the sink does not know, but
+// leave those with the prefix OptionPrefix alone: they are the engine's.
 type Checker interface {
-	Check(m *Message) error
+	// Check is called once for the messages of one accept, while a producer
+	// waits: it is quick, and returns soon after ctx has ended. The messages stay
+	// as they are.
+	//
+	//	nil              all can be carried
+	//	BatchError       for each message nil, or an *InvalidError
+	//	any other error  it could not be told: nothing of the batch is accepted,
+	//	                 and the producer is told to try again
+	Check(ctx context.Context, batch []*Message) error
+}
+
+// CheckEach is a Checker's Check for a sink that looks at one message at a time:
+// check returns nil or an *InvalidError.
+func CheckEach(ctx context.Context, batch []*Message, check func(*Message) error) error {
+	var verdicts BatchError
+	for n, m := range batch {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := check(m); err != nil {
+			if verdicts == nil {
+				verdicts = make(BatchError, len(batch))
+			}
+			verdicts[n] = err
+		}
+	}
+	if verdicts == nil {
+		return nil
+	}
+	return verdicts
 }
 
 // HealthChecker is the ability of a Sink or Store to say whether it could work

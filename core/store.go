@@ -172,7 +172,7 @@ var (
 	ErrAmbiguous = errors.New("id names two messages; give the key or the sink")
 	// ErrBadCursor: the cursor of a Query was not made for it; start again.
 	ErrBadCursor = errors.New("cursor is not valid for this query")
-	// ErrUnavailable: the store did not do it; try again later.
+	// ErrUnavailable: it was not done, by the store or before it was asked; try again later.
 	ErrUnavailable = errors.New("store unavailable, nothing was changed")
 	// ErrFull: the store did not do it for want of memory or disk. It wraps
 	// ErrUnavailable.

@@ -131,9 +131,9 @@ func (s *failSink) Deliver(ctx context.Context, batch []*core.Message) error {
 }
 
 // Check implements core.Checker.
-func (s *failSink) Check(m *core.Message) error {
+func (s *failSink) Check(ctx context.Context, batch []*core.Message) error {
 	if checker, ok := s.Sink.(core.Checker); ok {
-		return checker.Check(m)
+		return checker.Check(ctx, batch)
 	}
 	return nil
 }

@@ -12,11 +12,10 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/sinks/sinktest"
+	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
 // verifyRounds is how often a plugin is opened and closed to find leaks: each
@@ -24,21 +23,21 @@ import (
 const verifyRounds = 10
 
 // kit is what the file says, as the suite wants it.
-func (v *verifier) kit(ctx context.Context) sinktest.Kit {
+func (v *verifier) kit(ctx context.Context) suite.Kit[suite.T] {
 	s := v.settings
-	kit := sinktest.Kit{
-		Open:     func(t testing.TB) core.Sink { return v.mustOpen(ctx, t) },
+	kit := suite.Kit[suite.T]{
+		Open:     func(t suite.T) core.Sink { return v.mustOpen(ctx, t) },
 		NewTopic: v.makeTopic,
 		MaxBody:  s.MaxBody, ReadTimeout: s.ReadTimeout, Quiet: s.Quiet, Rounds: verifyRounds,
 	}
 	for _, name := range s.Can {
-		kit.Can = append(kit.Can, sinktest.Capability(name))
+		kit.Can = append(kit.Can, suite.Capability(name))
 	}
 	if len(s.Reader) > 0 {
 		kit.Consume = v.consume
 	}
 	if s.MissingTopic.Topic != "" {
-		refusal := &sinktest.Refusal{Topic: func(testing.TB) string { return s.MissingTopic.Topic }, Class: core.TopicBlocked}
+		refusal := &suite.Refusal[suite.T]{Topic: func(suite.T) string { return s.MissingTopic.Topic }, Class: core.TopicBlocked}
 		if s.MissingTopic.Class == core.Permanent.String() {
 			refusal.Class = core.Permanent
 		}
@@ -54,7 +53,7 @@ func (v *verifier) kit(ctx context.Context) sinktest.Kit {
 }
 
 // mustOpen does not let the context of a case end the plugin: Close does.
-func (v *verifier) mustOpen(ctx context.Context, t testing.TB) core.Sink {
+func (v *verifier) mustOpen(ctx context.Context, t suite.T) core.Sink {
 	t.Helper()
 	sink, err := v.open(context.WithoutCancel(ctx), v.Config)
 	if err != nil {
@@ -66,7 +65,7 @@ func (v *verifier) mustOpen(ctx context.Context, t testing.TB) core.Sink {
 // commandTimeout is for a command that makes a topic.
 const commandTimeout = 30 * time.Second
 
-func (v *verifier) makeTopic(t testing.TB) string {
+func (v *verifier) makeTopic(t suite.T) string {
 	t.Helper()
 	topic := v.newTopic()
 	if len(v.settings.MakeTopic) == 0 {
@@ -90,7 +89,7 @@ func (v *verifier) filledIn(command []string, topic string) []string {
 }
 
 // consume starts the reader for one topic, which is killed at the end of the case.
-func (v *verifier) consume(t testing.TB, topic string) sinktest.Reader {
+func (v *verifier) consume(t suite.T, topic string) suite.Reader {
 	t.Helper()
 	args := v.filledIn(v.settings.Reader, topic)
 	r := &topicReader{lines: make(chan []byte), done: make(chan struct{})}
@@ -144,14 +143,14 @@ func (r *topicReader) scan(ctx context.Context, stdout io.Reader) error {
 	return lines.Err()
 }
 
-func (r *topicReader) next(ctx context.Context) (sinktest.Received, error) {
+func (r *topicReader) next(ctx context.Context) (suite.Received, error) {
 	select {
 	case line := <-r.lines:
 		return decodeReceived(line)
 	case <-ctx.Done():
-		return sinktest.Received{}, ctx.Err()
+		return suite.Received{}, ctx.Err()
 	case <-r.done:
-		return sinktest.Received{}, fmt.Errorf("the reader has ended: %w; it says: %s", r.err, r.stderr.String())
+		return suite.Received{}, fmt.Errorf("the reader has ended: %w; it says: %s", r.err, r.stderr.String())
 	}
 }
 
@@ -166,12 +165,12 @@ type readerLine struct {
 	Lane string `json:"lane"`
 }
 
-func decodeReceived(line []byte) (sinktest.Received, error) {
+func decodeReceived(line []byte) (suite.Received, error) {
 	var l readerLine
 	if err := json.Unmarshal(line, &l); err != nil {
-		return sinktest.Received{}, fmt.Errorf("the reader printed %q: %w", core.Shorten(string(line), 200), err)
+		return suite.Received{}, fmt.Errorf("the reader printed %q: %w", core.Shorten(string(line), 200), err)
 	}
-	r := sinktest.Received{Body: l.Body, Key: l.Key, Lane: l.Lane}
+	r := suite.Received{Body: l.Body, Key: l.Key, Lane: l.Lane}
 	for _, h := range l.Headers {
 		r.Headers = append(r.Headers, core.Header{Name: h.Name, Value: h.Value})
 	}

@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/delaybridge/delaybridge/sinks/sinktest"
+	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
 // verifyResult is what came of one check or case.
 type verifyResult struct {
-	Group   string          `json:"group"` // protocol or delivery
-	Name    string          `json:"name"`
-	Status  sinktest.Status `json:"status"`
-	Log     []string        `json:"log,omitempty"`
-	Seconds float64         `json:"seconds"`
+	Group   string       `json:"group"` // protocol or delivery
+	Name    string       `json:"name"`
+	Status  suite.Status `json:"status"`
+	Log     []string     `json:"log,omitempty"`
+	Seconds float64      `json:"seconds"`
 }
 
 // verifyReport is what came of all.
@@ -38,9 +38,9 @@ func (r *verifyReport) add(group string, result verifyResult) {
 	result.Group = group
 	r.Results = append(r.Results, result)
 	switch result.Status {
-	case sinktest.Passed:
+	case suite.Passed:
 		r.Passed++
-	case sinktest.Failed:
+	case suite.Failed:
 		r.Failed++
 	default:
 		r.Skipped++
@@ -68,13 +68,13 @@ func (p *verifyProgress) step(group string, r verifyResult) {
 		p.say("\n" + group + "\n")
 		p.group = group
 	}
-	word := map[sinktest.Status]string{sinktest.Passed: "ok  ", sinktest.Failed: "FAIL", sinktest.Skipped: "skip"}[r.Status]
+	word := map[suite.Status]string{suite.Passed: "ok  ", suite.Failed: "FAIL", suite.Skipped: "skip"}[r.Status]
 	line := fmt.Sprintf("  %s  %s (%.2f s)", word, r.Name, r.Seconds)
-	if r.Status == sinktest.Skipped && len(r.Log) > 0 {
+	if r.Status == suite.Skipped && len(r.Log) > 0 {
 		line = fmt.Sprintf("  %s  %s: %s", word, r.Name, r.Log[len(r.Log)-1])
 	}
 	p.say(escape(line) + "\n")
-	if r.Status == sinktest.Failed {
+	if r.Status == suite.Failed {
 		for _, entry := range r.Log {
 			for text := range strings.Lines(entry) {
 				p.say("          " + escape(strings.ReplaceAll(strings.TrimRight(text, "\n"), "\t", "  ")) + "\n")
@@ -146,7 +146,7 @@ func (r *verifyReport) junit() junitSuites {
 	if name == "" {
 		name = r.Program
 	}
-	suite := junitSuite{Name: name, Tests: len(r.Results), Failures: r.Failed, Skipped: r.Skipped, Time: seconds(r.Seconds)}
+	all := junitSuite{Name: name, Tests: len(r.Results), Failures: r.Failed, Skipped: r.Skipped, Time: seconds(r.Seconds)}
 	for _, result := range r.Results {
 		c := junitCase{Class: result.Group, Name: result.Name, Time: seconds(result.Seconds)}
 		text := &junitText{Text: strings.Join(result.Log, "\n")}
@@ -154,14 +154,14 @@ func (r *verifyReport) junit() junitSuites {
 			text.Message, _, _ = strings.Cut(result.Log[0], "\n")
 		}
 		switch result.Status {
-		case sinktest.Failed:
+		case suite.Failed:
 			c.Failure = text
-		case sinktest.Skipped:
+		case suite.Skipped:
 			c.Skipped = text
 		}
-		suite.Cases = append(suite.Cases, c)
+		all.Cases = append(all.Cases, c)
 	}
-	return junitSuites{Suites: []junitSuite{suite}}
+	return junitSuites{Suites: []junitSuite{all}}
 }
 
 func seconds(s float64) string { return fmt.Sprintf("%.3f", s) }

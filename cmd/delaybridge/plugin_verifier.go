@@ -17,7 +17,7 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
-	"github.com/delaybridge/delaybridge/sinks/sinktest"
+	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
 // verifier holds one plugin to the protocol and to the suite of sinks.
@@ -73,7 +73,7 @@ func (v *verifier) run(ctx context.Context, step func(group string, r verifyResu
 	v.report.Name, v.report.Version, v.report.Protocol = v.info.Name, v.info.Version, v.info.Protocol
 	if v.works {
 		mark := v.log.mark()
-		sinktest.Check(ctx, v.kit(ctx), func(s sinktest.Result) {
+		suite.Check(ctx, suite.Cases(), v.kit(ctx), func(s suite.Result) {
 			r := v.suiteResult(s, mark)
 			v.report.add("delivery", r)
 			step("delivery", r)
@@ -93,19 +93,19 @@ func (v *verifier) check(ctx context.Context, c protocolCheck) verifyResult {
 	if err == nil {
 		err = c.run(v, ctx)
 	}
-	r := verifyResult{Name: c.name, Status: sinktest.Passed, Seconds: time.Since(begin).Seconds()}
+	r := verifyResult{Name: c.name, Status: suite.Passed, Seconds: time.Since(begin).Seconds()}
 	switch {
 	case errors.Is(err, errSkipped), err != nil && ctx.Err() != nil:
-		r.Status, r.Log = sinktest.Skipped, []string{strings.TrimPrefix(err.Error(), errSkipped.Error()+": ")}
+		r.Status, r.Log = suite.Skipped, []string{strings.TrimPrefix(err.Error(), errSkipped.Error()+": ")}
 	case err != nil:
-		r.Status, r.Log = sinktest.Failed, append([]string{err.Error()}, v.log.warningsSince(mark)...)
+		r.Status, r.Log = suite.Failed, append([]string{err.Error()}, v.log.warningsSince(mark)...)
 	}
 	return r
 }
 
-func (v *verifier) suiteResult(s sinktest.Result, mark int) verifyResult {
+func (v *verifier) suiteResult(s suite.Result, mark int) verifyResult {
 	r := verifyResult{Name: s.Name, Status: s.Status, Log: s.Log, Seconds: s.Duration.Seconds()}
-	if s.Status == sinktest.Failed {
+	if s.Status == suite.Failed {
 		r.Log = append(r.Log, v.log.warningsSince(mark)...)
 	}
 	return r

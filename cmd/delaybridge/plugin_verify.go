@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
-	"github.com/delaybridge/delaybridge/sinks/sinktest"
+	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
 type verifyFlags struct{ config, format, output string }
@@ -47,7 +47,7 @@ The exit code is 0 if nothing failed, and 6 if something did.`,
 // capabilities that a file can declare.
 func capabilities() []string {
 	var names []string
-	for _, c := range sinktest.Capabilities() {
+	for _, c := range suite.Capabilities() {
 		names = append(names, string(c))
 	}
 	return names

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/delaybridge/delaybridge/sinks/sinktest"
+	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
 // badPlugin builds testdata/badplugin.
@@ -53,7 +53,7 @@ func verify(t *testing.T, args ...string) (int, verifyReport) {
 // wrong with the plugin fails each time.
 const verifyTries = 3
 
-func (r verifyReport) of(status sinktest.Status) []string {
+func (r verifyReport) of(status suite.Status) []string {
 	var names []string
 	for _, result := range r.Results {
 		if result.Status == status {
@@ -72,11 +72,11 @@ func TestVerifyFindsFaults(t *testing.T) {
 	var r verifyReport
 	for range verifyTries {
 		code, r = verify(t, path, "--config", file, "--", "lax", "leaky")
-		if !slices.ContainsFunc(sound, func(name string) bool { return slices.Contains(r.of(sinktest.Failed), name) }) {
+		if !slices.ContainsFunc(sound, func(name string) bool { return slices.Contains(r.of(suite.Failed), name) }) {
 			break
 		}
 	}
-	failed := r.of(sinktest.Failed)
+	failed := r.of(suite.Failed)
 	for _, want := range []string{"V7", "V12", "K1", "K2", "K26"} {
 		if !slices.Contains(failed, want) {
 			t.Errorf("%s did not fail", want)
@@ -91,7 +91,7 @@ func TestVerifyFindsFaults(t *testing.T) {
 		t.Errorf("code %d, %+v", code, r)
 	}
 	for _, result := range r.Results {
-		if result.Status != sinktest.Passed && len(result.Log) == 0 {
+		if result.Status != suite.Passed && len(result.Log) == 0 {
 			t.Errorf("%s is %s and does not say why", result.Name, result.Status)
 		}
 		if strings.Contains(strings.Join(result.Log, "\n"), "correct-horse") {
@@ -124,9 +124,9 @@ func TestVerifyWithoutReader(t *testing.T) {
 	if err := xml.Unmarshal(text, &suites); err != nil {
 		t.Fatal(err)
 	}
-	suite := suites.Suites[0]
-	if suite.Name != "bad 0.1.0" || suite.Failures != 0 || suite.Tests != len(suite.Cases) || suite.Skipped == 0 {
-		t.Errorf("%+v", suite)
+	all := suites.Suites[0]
+	if all.Name != "bad 0.1.0" || all.Failures != 0 || all.Tests != len(all.Cases) || all.Skipped == 0 {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestVerifyOfWhatDoesNotStart(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			code, r := verify(t, test.args...)
-			if failed := r.of(sinktest.Failed); code != exitConflict || len(failed) == 0 || failed[0] != "V1" {
+			if failed := r.of(suite.Failed); code != exitConflict || len(failed) == 0 || failed[0] != "V1" {
 				t.Errorf("code %d, failed %q", code, failed)
 			}
 			if log := strings.Join(r.Results[0].Log, "\n"); !strings.Contains(log, test.says) {

@@ -113,7 +113,7 @@ func TestCheckRefuses(t *testing.T) {
 			if tt.m.ID == "" {
 				tt.m.ID = "i"
 			}
-			err := sink.Check(&tt.m)
+			_, err := sink.outgoing(&tt.m)
 			if tt.field == "" {
 				if err != nil {
 					t.Errorf("Check = %v, want nil", err)

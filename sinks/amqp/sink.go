@@ -64,9 +64,11 @@ func (s *Sink) within(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // Check refuses messages that the broker can't carry.
-func (s *Sink) Check(m *core.Message) error {
-	_, err := s.outgoing(m)
-	return err
+func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, func(m *core.Message) error {
+		_, err := s.outgoing(m)
+		return err
+	})
 }
 
 // Health makes the round to the broker and back, on the connection that is

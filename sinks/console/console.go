@@ -157,7 +157,11 @@ func verdicts(ends []int, n int, err error) error {
 }
 
 // Check refuses options, as a console has none.
-func (s *Sink) Check(m *core.Message) error {
+func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, checkOptions)
+}
+
+func checkOptions(m *core.Message) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Options)) {
 		if !strings.HasPrefix(name, core.OptionPrefix) {
 			return core.Invalidf("options."+name, "is not known; a console sink has no options")

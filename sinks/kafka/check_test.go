@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 		{"too large with key", &core.Message{Topic: "t", Body: make([]byte, 9_000), Key: make([]byte, 1_000)}, "body"},
 		{"too large with headers", &core.Message{Topic: "t", Body: make([]byte, 9_000), Headers: []core.Header{{Name: "h", Value: make([]byte, 1_000)}}}, "body"},
 	} {
-		err := sink.Check(test.m)
+		err := sink.check(test.m)
 		invalid, ok := errors.AsType[*core.InvalidError](err)
 		switch {
 		case test.field == "" && err != nil:

@@ -14,7 +14,6 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"go.uber.org/goleak"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
@@ -137,7 +136,7 @@ func (c *testCluster) kitOf(t testing.TB, opener func(testing.TB, *sinktest.Wire
 		Faults:  faults,
 		// The tests' own client connects anew when the broker answers slowly; the
 		// sink's connections are of another type.
-		Leaks: []goleak.Option{goleak.IgnoreAnyFunction("github.com/segmentio/kafka-go.(*conn).run")},
+		Leaks: []string{"github.com/segmentio/kafka-go.(*conn).run"},
 	}
 }
 

@@ -26,7 +26,7 @@ func FuzzRecord(f *testing.F) {
 		m := &core.Message{ID: id, Sink: "kafka", Topic: "t", Key: unless(nils&1, key), Body: unless(nils&2, body), Attempt: 1,
 			DeliverAt: time.UnixMilli(1_700_000_000_000),
 			Headers:   []core.Header{{Name: name, Value: unless(nils&4, value)}, {Name: again, Value: unless(nils&8, more)}}}
-		if (core.Limits{}).Check(m, m.DeliverAt) != nil || sink.Check(m) != nil {
+		if (core.Limits{}).Check(m, m.DeliverAt) != nil || sink.check(m) != nil {
 			return
 		}
 		if diff := cmp.Diff([]string{shown(m.Key, m.Body, m.DeliveredHeaders())}, encoded(t, m)); diff != "" {

@@ -57,7 +57,11 @@ const optionPartition = "partition"
 // Check refuses what Kafka can't carry: topics that are not 1 to 249 of A-Z a-z
 // 0-9 . _ -, or are Kafka's own (they begin with two underscores), messages
 // larger than max_message_bytes, and options other than "partition".
-func (s *Sink) Check(m *core.Message) error {
+func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, s.check)
+}
+
+func (s *Sink) check(m *core.Message) error {
 	if err := checkTopic(m.Topic); err != nil {
 		return err
 	}

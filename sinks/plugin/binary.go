@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -34,18 +35,14 @@ func findBinary(command string, sum []byte) (binary, error) {
 	if !filepath.IsAbs(command) {
 		return binary{}, core.Invalidf("command", "must be an absolute path")
 	}
-	path, err := filepath.EvalSymlinks(command)
-	if err != nil {
-		return binary{}, core.Invalidf("command", "can't be used: %s", reasonOf(err))
+	path, reasons := trusted(command)
+	if len(reasons) == 0 {
+		return binary{path, sum}, nil
 	}
-	named := ""
 	if path != filepath.Clean(command) {
-		named = "leads to " + path + ", which "
+		reasons[0] = "leads to " + path + ", which " + reasons[0]
 	}
-	if reason := unfit(path); reason != "" {
-		return binary{}, core.Invalidf("command", "%s%s", named, reason)
-	}
-	return binary{path, sum}, nil
+	return binary{}, core.Invalidf("command", "%s", strings.Join(reasons, "; "))
 }
 
 // reasonOf leaves out what the field says already.
@@ -56,35 +53,17 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-const (
-	anyMayExecute   = 0o111
-	othersMayWrite  = 0o022
-	anybodyMayWrite = 0o002
-)
+const anyMayExecute = 0o111
 
-// unfit is why the file must not be executed: others could change it.
-func unfit(path string) string {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "can't be used: " + reasonOf(err)
-	}
-	mode := info.Mode()
-	switch {
+// unfit is why a file can't be executed.
+func unfit(info fs.FileInfo) string {
+	switch mode := info.Mode(); {
 	case mode.IsDir():
 		return "is a directory"
 	case !mode.IsRegular():
 		return "is not a regular file"
 	case mode.Perm()&anyMayExecute == 0:
 		return "is not executable: chmod +x it"
-	case mode.Perm()&othersMayWrite != 0:
-		return fmt.Sprintf("can be changed by others (mode %04o): chmod go-w it", mode.Perm())
-	}
-	dir, err := os.Stat(filepath.Dir(path))
-	if err != nil {
-		return "is in a directory that can't be read: " + reasonOf(err)
-	}
-	if dir.Mode().Perm()&anybodyMayWrite != 0 && dir.Mode()&fs.ModeSticky == 0 {
-		return fmt.Sprintf("is in a directory where anybody can replace it (mode %04o): chmod o-w that", dir.Mode().Perm())
 	}
 	return ""
 }

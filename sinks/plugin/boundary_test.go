@@ -58,7 +58,7 @@ func benchBoundary(b *testing.B, size int) {
 	for range 16 {
 		callers.Go(func() {
 			for next.Add(int64(size)) <= int64(b.N)+int64(size) {
-				if r, err := client.Deliver(context.Background(), requestOf(batch)); err != nil || len(r.Results) != size {
+				if r, err := client.Deliver(context.Background(), &sinkv1.DeliverRequest{Messages: toProto(batch)}); err != nil || len(r.Results) != size {
 					b.Error(r, err)
 					return
 				}

@@ -28,6 +28,12 @@ func boundsOf(about *sinkv1.DescribeResponse) bounds {
 	}
 }
 
+// checkBounds are what one Check may hold: what the plugin says of batches is for
+// Deliver, where it may have to keep them.
+func checkBounds() bounds {
+	return bounds{messages: math.MaxInt, body: math.MaxInt64, size: maxDeliver}
+}
+
 // fit is how many messages at the head of batch fit into one request; at least
 // one, as a message that is too large by itself must be told to be so.
 func (b bounds) fit(batch []*core.Message) int {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -105,15 +106,17 @@ func (in *instance) deliver(ctx context.Context, part []*core.Message) error {
 	}
 	in.under.Add(int64(len(part)))
 	defer in.under.Add(-int64(len(part)))
-	limit := maxReply + len(part)*replySize
-	response, err := in.sink.Deliver(ctx, requestOf(part), grpc.MaxCallRecvMsgSize(limit))
+	limit := replyLimit(len(part))
+	response, err := in.sink.Deliver(ctx, &sinkv1.DeliverRequest{Messages: toProto(part)}, grpc.MaxCallRecvMsgSize(limit))
 	if err != nil {
 		return in.failedCall(ctx, err, limit)
 	}
-	in.answered.Store(time.Now().UnixNano())
-	in.missed.Store(0)
+	in.delivers.beat()
 	return in.read(part, response)
 }
+
+// replyLimit bounds the reply for n messages.
+func replyLimit(n int) int { return maxReply + n*replySize }
 
 // replySize is what the result of one message may need.
 const replySize = 1 << 10
@@ -137,15 +140,18 @@ func (in *instance) failedCall(ctx context.Context, err error, limit int) error 
 	case codes.ResourceExhausted:
 		switch {
 		case strings.HasSuffix(text, fmt.Sprintf("vs. %d)", limit)), strings.HasSuffix(text, fmt.Sprintf("than max %d", limit)):
-			in.condemn(fmt.Errorf("its reply is larger than %d bytes", limit))
-			return core.Classify(core.Unknown, errors.New("the plugin's reply was too large to be read"))
+			// Another process would say the same: the messages are tried one at a time.
+			if in.verbose.CompareAndSwap(false, true) {
+				in.log.Error("plugin's reply is too large to be read: it must cut the texts of its errors", "limit", limit)
+			}
+			return core.Classify(core.Unknown, fmt.Errorf("the plugin's reply is larger than %d bytes and can't be read", limit))
 		case strings.Contains(text, "larger than max"):
 			return errTooLarge
 		}
 	case codes.Unimplemented, codes.FailedPrecondition:
 		return core.Classify(core.Blocked, said)
 	case codes.DeadlineExceeded:
-		in.unanswered(ctx)
+		in.unanswered(ctx, "Deliver", &in.delivers)
 	case codes.Unavailable:
 		if !in.stopping.Load() && (in.gone() || in.hasEnded()) {
 			in.cut.CompareAndSwap(0, in.under.Load())
@@ -155,17 +161,28 @@ func (in *instance) failedCall(ctx context.Context, err error, limit int) error 
 	return core.Classify(core.Unknown, said)
 }
 
+// pulse is how a plugin answers one kind of call.
+type pulse struct {
+	answered atomic.Int64 // when it did last, in ns since 1970
+	missed   atomic.Int32 // calls without an answer since
+}
+
+func (p *pulse) beat() {
+	p.answered.Store(time.Now().UnixNano())
+	p.missed.Store(0)
+}
+
 // unanswered notes a call that ran into its deadline: the plugin may hang. If it
 // says that it lives, and yet answers none for long, it is no use either.
-func (in *instance) unanswered(ctx context.Context) {
+func (in *instance) unanswered(ctx context.Context, call string, p *pulse) {
 	// The plugin's server may have seen the deadline a little before us. What
 	// comes long before it is about something else.
 	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > deadlineSlack {
 		return
 	}
-	last := time.Unix(0, max(in.answered.Load(), in.since.UnixNano()))
-	if in.missed.Add(1) >= hopeless && time.Since(last) > in.pace.silence {
-		in.condemn(fmt.Errorf("it has answered no Deliver for %s", time.Since(last).Round(time.Second)))
+	last := time.Unix(0, max(p.answered.Load(), in.since.UnixNano()))
+	if p.missed.Add(1) >= hopeless && time.Since(last) > in.pace.silence {
+		in.condemn(fmt.Errorf("it has answered no %s for %s", call, time.Since(last).Round(time.Second)))
 		return
 	}
 	select {

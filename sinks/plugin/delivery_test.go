@@ -125,7 +125,7 @@ func TestSizeOf(t *testing.T) {
 		m.Options[fmt.Sprintf("%0128d", n)] = strings.Repeat("o", 1024)
 	}
 	for _, m := range []*core.Message{m, {}, {ID: strings.Repeat("i", 128), DeliverAt: m.DeliverAt, ExpiresAt: m.ExpiresAt, Priority: 9, Attempt: 10_000}} {
-		size := proto.Size(&sinkv1.DeliverRequest{Messages: []*sinkv1.Message{toProto(m)}})
+		size := proto.Size(&sinkv1.DeliverRequest{Messages: toProto([]*core.Message{m})})
 		if got := sizeOf(m); got < size || got > size+size/4+fixedSize {
 			t.Errorf("estimated %d, is %d", got, size)
 		}
@@ -319,7 +319,7 @@ func TestSilence(t *testing.T) {
 		t.Error("condemned at once")
 	}
 	in.since = in.since.Add(-time.Hour)
-	in.missed.Store(0)
+	in.delivers.missed.Store(0)
 	for n, want := range []bool{false, false, true} {
 		if in.failedCall(ctx, expired, 1); in.condemned.Load() != want {
 			t.Errorf("after %d: condemned %v", n+1, !want)

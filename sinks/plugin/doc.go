@@ -11,9 +11,9 @@
 //
 // # Settings of the host's side
 //
-//	command          absolute path of the program; required. Neither it nor its
-//	                 directory may be writable for others; a symbolic link counts
-//	                 as what it leads to
+//	command          absolute path of the program; required. It, the directories
+//	                 above it and symbolic links on the way must be root's or our
+//	                 user's, and not writable for others
 //	args             list of arguments
 //	env              variables that it gets, besides PATH, HOME, TMPDIR and LANG
 //	pass_env         names of variables of delaybridge that it gets too
@@ -32,7 +32,7 @@
 //
 // A plugin that ends, does not say within two seconds that it lives (asked every
 // health_interval, and when a Deliver had no answer), gives a reply that makes no
-// sense, or answers no Deliver for a minute, is killed with its process group and
+// sense, or answers no Deliver or no Check for a minute, is killed with its process group and
 // started anew: at once at first, after up to 30 s if it keeps ending, and once a
 // minute if it ended five times within one. Meanwhile Deliver fails at once.
 // Processes that leave the group, by a session of their own, are not found.

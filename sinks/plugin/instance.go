@@ -44,10 +44,12 @@ type instance struct {
 	verdict   chan error    // why it is condemned; has room for one
 	suspect   chan struct{} // a call had no answer; has room for one
 	odd       atomic.Bool   // an outcome that is not known was logged
-	answered  atomic.Int64  // when a Deliver was answered last, in ns since 1970
-	missed    atomic.Int32  // calls of Deliver without an answer since
-	under     atomic.Int64  // messages that it is delivering
-	cut       atomic.Int64  // how many were, when its end cut off the first call
+	verbose   atomic.Bool   // that a reply was too large was logged
+	delivers  pulse
+	checks    pulse
+	unsure    atomic.Bool  // that a Check failed was logged
+	under     atomic.Int64 // messages that it is delivering
+	cut       atomic.Int64 // how many were, when its end cut off the first call
 	stopping  atomic.Bool
 }
 
@@ -157,8 +159,8 @@ func (in *instance) clientConfig(s settings, out *output) *goplugin.ClientConfig
 const (
 	// maxTrailer bounds what comes with an error.
 	maxTrailer = 64 << 10
-	// maxReply bounds replies that do not grow with a batch.
-	maxReply = 4 << 20
+	// maxReply bounds replies, for plugins that do not cut the texts of their errors.
+	maxReply = maxRequest
 )
 
 // refuseBroker keeps the stream closed on which a plugin could ask for

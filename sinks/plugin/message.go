@@ -7,22 +7,16 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
 )
 
-// toProto shares the bytes of m. The headers are those to be sent, so that a
-// plugin's author need not know which ones to add.
-func toProto(m *core.Message) *sinkv1.Message {
-	p := &sinkv1.Message{}
-	intoProto(p, m)
-	return p
-}
-
-// requestOf is toProto for a batch, with one allocation for all its messages.
-func requestOf(batch []*core.Message) *sinkv1.DeliverRequest {
-	request, messages := &sinkv1.DeliverRequest{Messages: make([]*sinkv1.Message, len(batch))}, make([]sinkv1.Message, len(batch))
+// toProto shares the bytes of a batch, with one allocation for all its messages. The
+// headers are those to be sent, so that a plugin's author need not know which ones
+// to add.
+func toProto(batch []*core.Message) []*sinkv1.Message {
+	all, messages := make([]*sinkv1.Message, len(batch)), make([]sinkv1.Message, len(batch))
 	for n, m := range batch {
 		intoProto(&messages[n], m)
-		request.Messages[n] = &messages[n]
+		all[n] = &messages[n]
 	}
-	return request
+	return all
 }
 
 func intoProto(p *sinkv1.Message, m *core.Message) {
@@ -40,18 +34,11 @@ func intoProto(p *sinkv1.Message, m *core.Message) {
 	}
 }
 
-// fromProto is the reverse of toProto: a sink behind the boundary gets the
-// message that it would get before it. The sink's name stays with the host.
-func fromProto(p *sinkv1.Message) *core.Message {
-	m := &core.Message{}
-	outOfProto(m, p)
-	return m
-}
-
-// batchOf is the reverse of requestOf.
-func batchOf(request *sinkv1.DeliverRequest) []*core.Message {
-	batch, messages := make([]*core.Message, len(request.Messages)), make([]core.Message, len(request.Messages))
-	for n, p := range request.Messages {
+// batchOf is the reverse of toProto: a sink behind the boundary gets the
+// messages that it would get before it. The sink's name stays with the host.
+func batchOf(all []*sinkv1.Message) []*core.Message {
+	batch, messages := make([]*core.Message, len(all)), make([]core.Message, len(all))
+	for n, p := range all {
 		outOfProto(&messages[n], p)
 		batch[n] = &messages[n]
 	}

@@ -25,7 +25,7 @@ func FuzzReply(f *testing.F) {
 		f.Add(raw)
 	}
 	batch := messages(3)
-	good := confirm(requestOf(batch))
+	good := confirm(&sinkv1.DeliverRequest{Messages: toProto(batch)})
 	seed(good)
 	good.Results[1] = &sinkv1.Result{Id: "m1", Outcome: sinkv1.Outcome_OUTCOME_PERMANENT, Error: "no\n\x1b[2J", AfterMs: -5}
 	seed(good)

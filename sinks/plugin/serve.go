@@ -125,7 +125,7 @@ func (s *server) surviving(ctx context.Context, request any, call *grpc.UnarySer
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.log.ErrorContext(ctx, "plugin panicked", "call", call.FullMethod, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			response, err = nil, status.Errorf(codes.Internal, "plugin panicked: %v", cause)
+			response, err = nil, status.Errorf(codes.Internal, "plugin panicked: %s", printable(fmt.Sprint(cause)))
 		}
 	}()
 	return next(ctx, request)

@@ -135,7 +135,7 @@ func (s *server) Deliver(ctx context.Context, request *sinkv1.DeliverRequest) (*
 	if len(request.Messages) == 0 {
 		return &sinkv1.DeliverResponse{}, nil
 	}
-	batch := batchOf(request)
+	batch := batchOf(request.Messages)
 	ctx, cancel := answerable(ctx)
 	defer cancel()
 	return responseOf(batch, sink.Deliver(ctx, batch)), nil
@@ -190,21 +190,27 @@ func printable(text string) string {
 	return strings.ToValidUTF8(core.Shorten(text, maxReason), "\ufffd")
 }
 
-// Check asks the sink about each message.
-func (s *server) Check(_ context.Context, request *sinkv1.CheckRequest) (*sinkv1.CheckResponse, error) {
+// Check asks the sink about the messages.
+func (s *server) Check(ctx context.Context, request *sinkv1.CheckRequest) (*sinkv1.CheckResponse, error) {
 	sink, err := s.enter()
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	defer s.leave()
-	checker, ok := sink.(core.Checker)
-	response := &sinkv1.CheckResponse{Faults: make([]*sinkv1.Fault, len(request.Messages))}
-	for n, m := range request.Messages {
-		response.Faults[n] = &sinkv1.Fault{}
-		if !ok {
-			continue
+	verdicts := make(core.BatchError, len(request.Messages))
+	if checker, ok := sink.(core.Checker); ok {
+		err := checker.Check(ctx, batchOf(request.Messages))
+		each, told := errors.AsType[core.BatchError](err)
+		switch {
+		case told && len(each) == len(verdicts):
+			verdicts = each
+		case err != nil:
+			return nil, status.Error(codes.Unknown, printable(err.Error()))
 		}
-		if err := checker.Check(fromProto(m)); err != nil {
+	}
+	response := &sinkv1.CheckResponse{Faults: make([]*sinkv1.Fault, len(verdicts))}
+	for n, err := range verdicts {
+		if response.Faults[n] = (&sinkv1.Fault{}); err != nil {
 			response.Faults[n] = faultOf(err)
 		}
 	}

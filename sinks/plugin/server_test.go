@@ -37,7 +37,9 @@ type scripted struct {
 func (s *scripted) Deliver(ctx context.Context, batch []*core.Message) error {
 	return s.deliver(ctx, batch)
 }
-func (s *scripted) Check(m *core.Message) error      { return s.check(m) }
+func (s *scripted) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, s.check)
+}
 func (s *scripted) Health(ctx context.Context) error { return s.health(ctx) }
 func (s *scripted) Close() error {
 	if s.close == nil {
@@ -90,7 +92,7 @@ func TestMessageIsTheSameBehindTheBoundary(t *testing.T) {
 	} {
 		var got []*core.Message
 		sink := &scripted{deliver: func(_ context.Context, batch []*core.Message) error { got = batch; return nil }}
-		_, err := dialed(t, serving(t, sink)).Deliver(t.Context(), &sinkv1.DeliverRequest{Messages: []*sinkv1.Message{toProto(m)}})
+		_, err := dialed(t, serving(t, sink)).Deliver(t.Context(), &sinkv1.DeliverRequest{Messages: toProto([]*core.Message{m})})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,24 +74,15 @@ func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	return d.run(ctx)
 }
 
-// checkTimeout bounds a Check, while which a producer waits.
-const checkTimeout = time.Second
-
-// Check asks the plugin. One that can't be asked now refuses nothing: Deliver
-// will say it then.
-func (s checkingSink) Check(m *core.Message) error {
+// Check asks the plugin, in one call unless the messages are too large for that.
+// One that is down, or fails in a way that says nothing of the messages, refuses
+// nothing: Deliver will tell. One that does not answer in time is an error.
+func (s checkingSink) Check(ctx context.Context, batch []*core.Message) error {
 	in, err := s.current()
-	if err != nil || in.gone() {
+	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-	defer cancel()
-	response, err := in.sink.Check(ctx, &sinkv1.CheckRequest{Messages: []*sinkv1.Message{toProto(m)}})
-	if err != nil || len(response.Faults) != 1 || response.Faults[0].GetReason() == "" {
-		return nil
-	}
-	fault := response.Faults[0]
-	return &core.InvalidError{Field: printableText(core.Shorten(fault.GetField(), 128)), Reason: clean(fault.GetReason()), TooLarge: fault.GetTooLarge()}
+	return in.checkAll(ctx, batch)
 }
 
 // healthTimeout bounds Health, whatever its context says.

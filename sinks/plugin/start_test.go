@@ -224,22 +224,38 @@ func TestBinaryIsRefused(t *testing.T) {
 	write(t, at("uninterpreted"), "#!/nowhere\n", 0o755)
 	os.Mkdir(at("open"), 0o755)
 	write(t, at("open/sink"), "#!/bin/sh\n", 0o755)
+	os.Mkdir(at("open/own"), 0o755)
+	write(t, at("open/own/sink"), "#!/bin/sh\n", 0o755)
+	os.Symlink(good, at("open/link"))
 	os.Chmod(at("open"), 0o777)
+	os.Mkdir(at("group"), 0o755)
+	write(t, at("group/sink"), "#!/bin/sh\n", 0o755)
+	os.Chmod(at("group"), 0o775)
 	os.Mkdir(at("sticky"), 0o755)
 	write(t, at("sticky/sink"), "#!/bin/sh\n", 0o755)
 	os.Chmod(at("sticky"), 0o777|os.ModeSticky)
 	os.Symlink(at("loose"), at("link"))
 	os.Symlink(good, at("good-link"))
+	os.Mkdir(at("sticky/own"), 0o755)
+	write(t, at("sticky/own/sink"), "#!/bin/sh\n", 0o755)
+	os.Symlink("own/../own", at("sticky/link"))
+	os.Symlink("loop", at("loop"))
 	tests := []struct{ path, reason string }{
 		{"good", "must be an absolute path"},
 		{at("missing"), "can't be used: no such file or directory"},
+		{at("good/sink"), "can't be used: " + at("good") + " is not a directory"},
+		{at("loop"), "can't be used: " + at("loop") + " leads nowhere"},
 		{at("open"), "is a directory"},
 		{"/dev/null", "is not a regular file"},
 		{at("data"), "is not executable: chmod +x it"},
-		{at("loose"), "can be changed by others (mode 0775): chmod go-w it"},
-		{at("looser"), "can be changed by others (mode 0757): chmod go-w it"},
-		{at("link"), "leads to " + at("loose") + ", which can be changed by others (mode 0775): chmod go-w it"},
-		{at("open/sink"), "is in a directory where anybody can replace it (mode 0777): chmod o-w that"},
+		{at("loose"), "can be changed by others (mode 0775): chmod go-w " + at("loose")},
+		{at("looser"), "can be changed by others (mode 0757): chmod go-w " + at("looser")},
+		{at("link"), "leads to " + at("loose") + ", which can be changed by others (mode 0775): chmod go-w " + at("loose")},
+		{at("open/sink"), "lies below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
+		{at("open/own/sink"), "lies below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
+		{at("open/link"), "leads to " + good + ", which lies below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
+		{at("group/sink"), "lies below " + at("group") + ", which can be changed by others (mode 0775): chmod go-w " + at("group")},
+		{at("sticky/sink"), "lies in " + at("sticky") + ", where others can put files beside it: move it to a directory of its own"},
 	}
 	for _, test := range tests {
 		_, err := findBinary(test.path, nil)
@@ -247,7 +263,9 @@ func TestBinaryIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", test.path, err, test.reason)
 		}
 	}
-	for path, want := range map[string]string{good: good, at("good-link"): good, at("sticky/sink"): at("sticky/sink")} {
+	for path, want := range map[string]string{
+		good: good, at("good-link"): good, at("sticky/own/sink"): at("sticky/own/sink"), at("sticky/link/sink"): at("sticky/own/sink"),
+	} {
 		if b, err := findBinary(path, nil); err != nil || b.path != want {
 			t.Errorf("%s: got %v %v", path, b, err)
 		}

@@ -47,18 +47,6 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
-	e := openEvil(t, "checks")
-	checker := e.Sink.(core.Checker)
-	if err := checker.Check(&core.Message{Topic: "t"}); err != nil {
-		t.Error(err)
-	}
-	got, ok := errors.AsType[*core.InvalidError](checker.Check(&core.Message{Topic: "big"}))
-	if !ok || *got != (core.InvalidError{Field: "body", Reason: "is too large", TooLarge: true}) {
-		t.Errorf("got %v", got)
-	}
-}
-
 func TestHealth(t *testing.T) {
 	e := openEvil(t, "unhealthy")
 	if err := e.Sink.(core.HealthChecker).Health(t.Context()); err == nil || err.Error() != `broker \ais down` {
@@ -74,7 +62,6 @@ func TestReplaced(t *testing.T) {
 	}{
 		{"crash", "all:unknown", "the plugin's process ended: exit status 7: out of luck"},
 		{"hang", "all:unknown", "it did not say within 2s that it lives"},
-		{"oversized", "all:unknown", "its reply is larger than 4200448 bytes"},
 		{"other-messages", "all:unknown", `its result 5 is for message "somebody-else's", not for "m5"`},
 		{"too-few", "all:unknown", "it gave 5 results for 6 messages"},
 	}
@@ -103,6 +90,32 @@ func TestReplaced(t *testing.T) {
 			}
 			if f := e.facts(); !strings.HasPrefix(f["last_exit"], test.why) {
 				t.Errorf("facts %v", f)
+			}
+		})
+	}
+}
+
+// TestLongTexts: a plugin that does not cut the texts of its errors goes on, whatever
+// their length.
+func TestLongTexts(t *testing.T) {
+	for mode, want := range map[string]string{"long-text": "ok ok topic_blocked", "oversized": "all:unknown"} {
+		t.Run(mode, func(t *testing.T) {
+			e := openEvil(t, mode)
+			for range 3 {
+				err := e.deliver(slack, messages(3)...)
+				if got := classesOf(err, 3); got != want {
+					t.Errorf("got %s", got)
+				}
+				if n := len(err.Error()); n > 2*core.MaxErrorText {
+					t.Errorf("the error has %d bytes", n)
+				}
+			}
+			if f := e.facts(); f["restarts"] != "0" || f["state"] != "running" {
+				t.Errorf("facts %v", f)
+			}
+			logged := len(e.journal.with(t, "plugin's reply is too large to be read: it must cut the texts of its errors"))
+			if (logged == 1) != (mode == "oversized") {
+				t.Errorf("logged %d times", logged)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package rocketmq
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -72,7 +73,11 @@ func isReserved(name string) bool {
 // bytes 0x01 and 0x02. Binary values, repeated names, and names that RocketMQ
 // uses itself are refused. Headers that ask RocketMQ to delay pass, as they are
 // not delivered.
-func (s *Sink) Check(m *core.Message) error {
+func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, s.check)
+}
+
+func (s *Sink) check(m *core.Message) error {
 	_, err := s.config.prepare(0, m)
 	return err
 }

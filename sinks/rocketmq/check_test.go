@@ -40,7 +40,7 @@ func TestCheckPasses(t *testing.T) {
 	}
 	s := newSink(Config{}.withDefaults())
 	for name, change := range tests {
-		if err := s.Check(message(1, change)); err != nil {
+		if err := s.check(message(1, change)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 	s := newSink(Config{}.withDefaults())
 	for name, test := range tests {
-		invalid, ok := errors.AsType[*core.InvalidError](s.Check(message(1, test.change)))
+		invalid, ok := errors.AsType[*core.InvalidError](s.check(message(1, test.change)))
 		if !ok || invalid.Field != test.field || invalid.TooLarge != test.large {
 			t.Errorf("%s: got %+v, want a fault of %s, too large %v", name, invalid, test.field, test.large)
 		}
@@ -95,7 +95,7 @@ func TestCheckNamespace(t *testing.T) {
 	s := newSink(Config{Namespace: "ns"}.withDefaults())
 	for name, want := range map[string]bool{"a": true, "other%a": false, "%a": false,
 		strings.Repeat("t", 124): true, strings.Repeat("t", 125): false} {
-		if err := s.Check(message(1, topic(name))); (err == nil) != want {
+		if err := s.check(message(1, topic(name))); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

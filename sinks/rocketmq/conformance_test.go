@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
-	"go.uber.org/goleak"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
@@ -61,8 +60,8 @@ func (c *realCluster) kit(t *testing.T, nameServer string) sinktest.Kit {
 		// The library leaves a connection to the name server behind for each
 		// producer, for up to two minutes (apache/rocketmq-client-go#728).
 		Rounds: 2,
-		Leaks: append(clientLeaks(), goleak.IgnoreAnyFunction(remoting+"receiveResponse"),
-			goleak.IgnoreAnyFunction("github.com/delaybridge/delaybridge/sinks/rocketmq.(*server).read")), // its other end
+		Leaks: append(clientLeaks(), remoting+"receiveResponse",
+			"github.com/delaybridge/delaybridge/sinks/rocketmq.(*server).read"), // its other end
 	}
 }
 

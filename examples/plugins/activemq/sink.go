@@ -26,7 +26,9 @@ func newSink(s settings) *sink {
 }
 
 // Check refuses what STOMP or ActiveMQ can't carry as it is.
-func (k *sink) Check(m *core.Message) error { return k.check(m) }
+func (k *sink) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, k.check)
+}
 
 // Deliver sends the messages, all at once on their connections, and waits for
 // the broker's receipt for each: then it is on the broker's disk.

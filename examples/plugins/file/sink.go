@@ -62,7 +62,11 @@ func open(_ context.Context, config json.RawMessage) (core.Sink, error) {
 const suffix = ".jsonl"
 
 // Check refuses what would not become a file in the directory.
-func (s *sink) Check(m *core.Message) error {
+func (s *sink) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, s.check)
+}
+
+func (s *sink) check(m *core.Message) error {
 	if strings.ContainsAny(m.Topic, "/\\\x00") || len(m.Topic)+len(suffix) > 255 {
 		return core.Invalidf("topic", "must be usable as the name of a file")
 	}
@@ -86,7 +90,7 @@ func (s *sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	}
 	verdicts, topics := make(core.BatchError, len(batch)), map[string][]int{}
 	for i, m := range batch {
-		if verdicts[i] = core.Classify(core.Permanent, s.Check(m)); verdicts[i] == nil {
+		if verdicts[i] = core.Classify(core.Permanent, s.check(m)); verdicts[i] == nil {
 			topics[m.Topic] = append(topics[m.Topic], i)
 		}
 	}

@@ -13,7 +13,7 @@
 //                                 AbortSignal: nobody waits any longer.
 //   async close()                 lets go of the broker. No deliver is under way then.
 //   check(message)                throws Invalid for what can never be delivered.
-//                                 Quick, and without talking to anybody.
+//                                 Quick, as a producer waits; it may be async.
 //   async health()                throws an error if messages could not be delivered now.
 //
 // Whatever else deliver throws counts as Unknown: the message is tried again, and
@@ -44,6 +44,7 @@ const protoLoader = require("@grpc/proto-loader");
 const PROTOCOL = 1;
 const MAX_BYTES = 16 << 20; // of one call; the host sends 3 MiB at most
 const DRAIN_MS = 2000; // that calls under way have at the end
+const MAX_TEXT = 1000; // characters of an error: a reply has hundreds of them
 
 // What authors use.
 
@@ -165,7 +166,7 @@ class Service {
         (response) => done(null, response),
         (err) => {
           log.error("a call failed in a way that it does not know", { error: String(err?.stack ?? err) });
-          done({ code: grpc.status.INTERNAL, message: String(err?.message ?? err) });
+          done({ code: grpc.status.INTERNAL, message: text(err) });
         });
     };
     return {
@@ -184,15 +185,15 @@ class Service {
     }
   }
 
-  check(request) {
-    return { faults: request.messages.map((m) => {
+  async check(request) {
+    return { faults: await Promise.all(request.messages.map(async (m) => {
       try {
-        this.sink.check(message(m));
+        await this.sink.check(message(m));
         return {};
       } catch (err) {
         return fault(err);
       }
-    }) };
+    })) };
   }
 
   async deliver(request, call) {
@@ -232,7 +233,7 @@ class Service {
       await this.sink.health();
       return {};
     } catch (err) {
-      return { error: String(err?.message || err) };
+      return { error: text(err) };
     }
   }
 
@@ -268,12 +269,17 @@ function message(m) {
 
 function result(id, verdict) {
   if (verdict === null || verdict === undefined) return { id, outcome: "OUTCOME_CONFIRMED" };
-  return { id, outcome: verdict.outcome ?? "OUTCOME_UNKNOWN", after_ms: Math.round(verdict.after ?? 0), error: String(verdict.message || verdict) };
+  return { id, outcome: verdict.outcome ?? "OUTCOME_UNKNOWN", after_ms: Math.round(verdict.after ?? 0), error: text(verdict) };
 }
 
 function fault(err) {
-  if (err instanceof Invalid) return { field: err.field, reason: err.reason, too_large: err.tooLarge };
-  return { reason: String(err?.message || err) };
+  if (err instanceof Invalid) return { field: text(err.field || ""), reason: text(err.reason || err), too_large: err.tooLarge };
+  return { reason: text(err) };
+}
+
+/** What an error says, cut so that a reply with many of them fits. */
+function text(err) {
+  return Buffer.from(String(err?.message || err).slice(0, MAX_TEXT)).toString(); // no half of a character
 }
 
 function describe(d) {

@@ -846,7 +846,8 @@ type Result struct {
 	// For OUTCOME_RETRY: how long the broker asked us to wait, if it did; up to
 	// seven days.
 	AfterMs int64 `protobuf:"varint,3,opt,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`
-	// Why it was not confirmed, for people.
+	// Why it was not confirmed, for people. Cut it to 1,000 characters: a reply
+	// may have 16 MiB, and of a larger one nothing is read.
 	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -49,8 +49,10 @@ type SinkServiceClient interface {
 	// Deliver to report.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureResponse, error)
 	// Check refuses messages that the broker can never carry, while the producer
-	// is still there to hear it. It is called only if Describe says so; it is
-	// quick and talks to nobody.
+	// is still there to hear it. It is called only if Describe says so, once for the
+	// messages of one request (in several calls where they are more than 3 MiB). It
+	// is quick: the producer waits, and at the deadline of the call, which is half of
+	// what the producer has left and 10 s at most, the messages are turned away.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
 	// Deliver sends the messages and answers when the fate of each is known, or
 	// when the deadline of the call has come, and then soon. Messages with equal
@@ -147,8 +149,10 @@ type SinkServiceServer interface {
 	// Deliver to report.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error)
 	// Check refuses messages that the broker can never carry, while the producer
-	// is still there to hear it. It is called only if Describe says so; it is
-	// quick and talks to nobody.
+	// is still there to hear it. It is called only if Describe says so, once for the
+	// messages of one request (in several calls where they are more than 3 MiB). It
+	// is quick: the producer waits, and at the deadline of the call, which is half of
+	// what the producer has left and 10 s at most, the messages are turned away.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
 	// Deliver sends the messages and answers when the fate of each is known, or
 	// when the deadline of the call has come, and then soon. Messages with equal

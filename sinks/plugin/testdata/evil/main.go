@@ -131,7 +131,7 @@ func (e *evil) intercept(ctx context.Context, request any, call *grpc.UnaryServe
 }
 
 func (e *evil) Describe(context.Context, *sinkv1.DescribeRequest) (*sinkv1.DescribeResponse, error) {
-	about := &sinkv1.DescribeResponse{Name: "evil", Version: "v0.6.6", TellsHealth: e.mode == "unhealthy", Checks: e.mode == "checks"}
+	about := &sinkv1.DescribeResponse{Name: "evil", Version: "v0.6.6", TellsHealth: e.mode == "unhealthy", Checks: strings.Contains(e.mode, "check") || e.mode == "few-faults"}
 	switch e.mode {
 	case "env":
 		about.Description = strings.Join(names(os.Environ()), " ")
@@ -224,7 +224,18 @@ func leak() {
 	go func() { time.Sleep(time.Hour); runtime.KeepAlive(files) }()
 }
 
-func (e *evil) Check(_ context.Context, request *sinkv1.CheckRequest) (*sinkv1.CheckResponse, error) {
+func (e *evil) Check(ctx context.Context, request *sinkv1.CheckRequest) (*sinkv1.CheckResponse, error) {
+	e.note(fmt.Sprintf("check %d\n", len(request.Messages)))
+	switch e.mode {
+	case "slow-check":
+		time.Sleep(30 * time.Millisecond)
+	case "mute-check":
+		time.Sleep(time.Hour)
+	case "crash-in-check":
+		os.Exit(9)
+	case "few-faults":
+		return &sinkv1.CheckResponse{}, nil
+	}
 	response := &sinkv1.CheckResponse{}
 	for _, m := range request.Messages {
 		fault := &sinkv1.Fault{}
@@ -273,6 +284,8 @@ func (e *evil) respond(messages []*sinkv1.Message) *sinkv1.DeliverResponse {
 	}
 	last := response.Results[len(messages)-1]
 	switch e.mode {
+	case "long-text":
+		last.Outcome, last.Error = sinkv1.Outcome_OUTCOME_TOPIC_BLOCKED, strings.Repeat("z", 10<<20)
 	case "oversized":
 		last.Error = strings.Repeat("z", 64<<20)
 	case "other-messages":
@@ -287,16 +300,20 @@ func (e *evil) respond(messages []*sinkv1.Message) *sinkv1.DeliverResponse {
 
 // record says what has reached the broker.
 func (e *evil) record(messages []*sinkv1.Message) {
-	if e.config.Record == "" {
-		return
-	}
 	var lines strings.Builder
 	for _, m := range messages {
 		fmt.Fprintf(&lines, "%s %d\n", m.Id, m.Attempt)
 	}
+	e.note(lines.String())
+}
+
+func (e *evil) note(lines string) {
+	if e.config.Record == "" {
+		return
+	}
 	file := must(os.OpenFile(e.config.Record, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	defer file.Close()
-	must(file.WriteString(lines.String()))
+	must(file.WriteString(lines))
 }
 
 func (e *evil) Close(context.Context, *sinkv1.CloseRequest) (*sinkv1.CloseResponse, error) {

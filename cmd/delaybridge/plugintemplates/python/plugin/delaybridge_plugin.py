@@ -10,7 +10,7 @@ A sink is an object with these methods; the last three are optional:
                              seconds there are.
     close()                  lets go of the broker. No deliver is under way then.
     check(message)           raises Invalid for what can never be delivered. Quick,
-                             and without talking to anybody.
+                             as a producer waits. Called from many threads at once.
     health()                 raises an error if messages could not be delivered now.
 
 Whatever else deliver raises counts as Unknown: the message is tried again, and
@@ -46,6 +46,8 @@ import sink_pb2 as pb
 PROTOCOL = 1
 MAX_BYTES = 16 << 20  # of one call; the host sends 3 MiB at most
 WORKERS = 256  # calls at once; further ones wait
+CHECKERS = 32  # messages that are checked at once
+MAX_TEXT = 1000  # characters of an error: a reply has hundreds of them
 DRAIN = 2.0  # seconds that calls under way have at the end
 
 
@@ -200,6 +202,7 @@ def serve(definition: Definition) -> None:
 class _Service:
     def __init__(self, definition: Definition):
         self._definition = definition
+        self._checkers = futures.ThreadPoolExecutor(max_workers=CHECKERS)
         self._sink = None
         self._closed = False
         self._under_way = 0
@@ -223,14 +226,15 @@ class _Service:
         return pb.ConfigureResponse()
 
     def check(self, request, context):
-        faults = []
-        for m in request.messages:
+        def one(m):
             try:
-                self._sink.check(_message(m))
-                faults.append(pb.Fault())
+                if context.is_active():  # else nobody waits any longer
+                    self._sink.check(_message(m))
+                return pb.Fault()
             except Exception as e:
-                faults.append(_fault(e))
-        return pb.CheckResponse(faults=faults)
+                return _fault(e)
+
+        return pb.CheckResponse(faults=self._checkers.map(one, request.messages))
 
     def deliver(self, request, context):
         with self._changed:
@@ -265,7 +269,7 @@ class _Service:
         try:
             self._sink.health()
         except Exception as e:
-            return pb.HealthResponse(error=str(e) or type(e).__name__)
+            return pb.HealthResponse(error=_text(e))
         return pb.HealthResponse()
 
     def close_call(self, request, context):
@@ -325,14 +329,20 @@ def _result(id: str, verdict) -> pb.Result:
         id=id,
         outcome=getattr(verdict, "outcome", pb.OUTCOME_UNKNOWN),
         after_ms=int(getattr(verdict, "after", 0) * 1000),
-        error=str(verdict) or type(verdict).__name__,
+        error=_text(verdict),
     )
 
 
 def _fault(e: Exception) -> pb.Fault:
     if isinstance(e, Invalid):
-        return pb.Fault(field=e.field, reason=e.reason, too_large=e.too_large)
-    return pb.Fault(reason=str(e) or type(e).__name__)
+        return pb.Fault(field=_text(e.field), reason=_text(e.reason or e), too_large=e.too_large)
+    return pb.Fault(reason=_text(e))
+
+
+def _text(e) -> str:
+    """What e says, cut so that a reply with many of them fits."""
+    text = str(e) or ("" if isinstance(e, str) else type(e).__name__)
+    return text[:MAX_TEXT].encode("utf-8", "replace").decode()
 
 
 # The server.

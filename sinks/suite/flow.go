@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ const (
 )
 
 func manyMessages(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	var workers sync.WaitGroup
 	for range manyWorkers {
 		workers.Go(func() {
@@ -47,7 +47,7 @@ func keyOrder(e *env) {
 	}
 	sink := e.open()
 	for range orderTries {
-		if e.orderHolds(sink, e.kit.NewTopic(e.TB)) {
+		if e.orderHolds(sink, e.kit.NewTopic(e.T)) {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func newBroker() *broker {
 	return &broker{changed: make(chan struct{}), topics: map[string][]Received{}, stuck: map[string]bool{}}
 }
 
-func (b *broker) newTopic(testing.TB) string { return b.named("plain") }
+func (b *broker) newTopic(T) string { return b.named("plain") }
 
 func (b *broker) named(word string) string {
 	b.mu.Lock()
@@ -60,7 +60,7 @@ func (b *broker) change(f func()) {
 	b.changed = make(chan struct{})
 }
 
-func (b *broker) consume(_ testing.TB, topic string) Reader {
+func (b *broker) consume(_ T, topic string) Reader {
 	next := 0
 	return func(ctx context.Context) (Received, error) {
 		for {
@@ -199,7 +199,11 @@ func (s *memory) breakOff(verdicts core.BatchError) {
 	s.b.cut = false
 }
 
-func (s *memory) Check(m *core.Message) error {
+func (s *memory) Check(ctx context.Context, batch []*core.Message) error {
+	return core.CheckEach(ctx, batch, s.check)
+}
+
+func (s *memory) check(m *core.Message) error {
 	if len(m.Body) > memoryMaxBody {
 		return &core.InvalidError{Field: "body", Reason: "is too large", TooLarge: true}
 	}
@@ -227,41 +231,41 @@ func (s *memory) Close() error {
 
 // kit is the reference kit: it declares everything, and the sink is wrapped by
 // wrap. It is in a hurry.
-func (b *broker) kit(wrap func(*memory) core.Sink) Kit {
-	refusal := func(word string, class core.Class) *Refusal {
-		return &Refusal{Topic: func(testing.TB) string { return b.named(word) }, Class: class}
+func (b *broker) kit(wrap func(*memory) core.Sink) plainKit {
+	refusal := func(word string, class core.Class) *Refusal[T] {
+		return &Refusal[T]{Topic: func(T) string { return b.named(word) }, Class: class}
 	}
-	toggle := func(flag *bool) func(testing.TB) func() {
-		return func(testing.TB) func() {
+	toggle := func(flag *bool) func(T) func() {
+		return func(T) func() {
 			b.change(func() { *flag = true })
 			return func() { b.change(func() { *flag = false }) }
 		}
 	}
-	return Kit{
-		Open:     func(testing.TB) core.Sink { return wrap(b.open(true)) },
+	return plainKit{
+		Open:     func(T) core.Sink { return wrap(b.open(true)) },
 		NewTopic: b.newTopic, Consume: b.consume,
 		Can: []Capability{Headers, HeaderOrder, RepeatedHeaders, BinaryHeaders, NullHeaders, EmptyBody, NullBody,
 			Keys, NullKeys, Ordered, Lanes},
 		MaxBody:         memoryMaxBody,
 		Delays:          []core.Header{{Name: "X-Delay", Value: []byte("5000")}},
-		MissingTopic:    &Refusal{Topic: func(testing.TB) string { return "missing" }, Class: core.TopicBlocked},
+		MissingTopic:    &Refusal[T]{Topic: func(T) string { return "missing" }, Class: core.TopicBlocked},
 		NoRights:        refusal("forbidden", core.TopicBlocked),
 		NegativeConfirm: refusal("full", core.Retry),
 		Unroutable:      refusal("unroutable", core.TopicBlocked),
-		LoginRefused:    &Refusal{Open: func(testing.TB) core.Sink { return wrap(b.open(false)) }, Class: core.Blocked},
-		Faults: Faults{
+		LoginRefused:    &Refusal[T]{Open: func(T) core.Sink { return wrap(b.open(false)) }, Class: core.Blocked},
+		Faults: Faults[T]{
 			Down: toggle(&b.down), Stall: toggle(&b.stalled), LoseReplies: toggle(&b.deaf),
-			Cut: func(testing.TB) {
+			Cut: func(T) {
 				b.change(func() { b.cut = true })
 				time.Sleep(2 * time.Millisecond) // for the batches of the moment
 				b.change(func() { b.cut = false })
 			},
-			Restart: func(testing.TB) {
+			Restart: func(T) {
 				b.change(func() { b.down = true })
 				time.Sleep(20 * time.Millisecond) // as a broker is away for a while
 				b.change(func() { b.down = false })
 			},
-			StallTopic: func(_ testing.TB, topic string) func() {
+			StallTopic: func(_ T, topic string) func() {
 				b.change(func() { b.stuck[topic] = true })
 				return func() { b.change(func() { delete(b.stuck, topic) }) }
 			},
@@ -273,10 +277,15 @@ func (b *broker) kit(wrap func(*memory) core.Sink) Kit {
 }
 
 // patientKit is for the sink without a fault, which makes nobody wait.
-func (b *broker) patientKit() Kit {
+func (b *broker) patientKit() plainKit {
 	kit := b.kit(honest)
 	kit.ReadTimeout, kit.patience = 0, patience{}
 	return kit
 }
 
-func TestReferenceSinkPasses(t *testing.T) { Run(t, newBroker().patientKit()) }
+func TestReferenceSinkPasses(t *testing.T) {
+	kit := newBroker().patientKit()
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) { Run[T](t, c, kit) })
+	}
+}

@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"context"
@@ -7,37 +7,36 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
-	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/delaybridge/delaybridge/core"
 )
 
 // env is one case at work: the test, the kit and the ledger of all deliveries.
 type env struct {
-	testing.TB
+	T
 	patience
-	kit    Kit
+	kit    plainKit
 	ledger ledger
 }
 
-func newEnv(t testing.TB, kit Kit) *env {
+// newEnv fills in what kit leaves out.
+func newEnv(t T, kit plainKit) *env {
 	kit = kit.withDefaults()
-	return &env{TB: t, patience: kit.patience, kit: kit, ledger: ledger{lines: map[string]*line{}}}
+	return &env{T: t, patience: kit.patience, kit: kit, ledger: ledger{lines: map[string]*line{}}}
 }
 
 // open opens a sink that is closed at the end of the case at the latest.
 func (e *env) open() core.Sink { return e.openWith(nil) }
 
-func (e *env) openWith(open func(testing.TB) core.Sink) core.Sink {
+func (e *env) openWith(open func(T) core.Sink) core.Sink {
 	e.Helper()
 	if open == nil {
 		open = e.kit.Open
 	}
-	sink := open(e.TB)
+	sink := open(e.T)
 	e.Cleanup(func() { e.close(sink) })
 	return sink
 }
@@ -102,7 +101,7 @@ func (e *env) once(ctx context.Context, sink core.Sink, batch []*core.Message) e
 	if e.bounded("Deliver", limit, func() { result <- sink.Deliver(ctx, batch) }) {
 		err = <-result
 		if !reflect.DeepEqual(before, batch) {
-			e.Errorf("Deliver changed the messages, which are the engine's (-before +after):\n%s", cmp.Diff(before, batch))
+			e.Errorf("Deliver changed the messages, which are the engine's:\n%s", changes(before, batch))
 		}
 	}
 	if verdicts, ok := errors.AsType[core.BatchError](err); ok && len(verdicts) != len(batch) {
@@ -110,6 +109,17 @@ func (e *env) once(ctx context.Context, sink core.Sink, batch []*core.Message) e
 		err = core.Classify(core.Unknown, err)
 	}
 	return err
+}
+
+// changes tells the messages that are not as before.
+func changes(before, after []*core.Message) string {
+	var b strings.Builder
+	for i, m := range before {
+		if !reflect.DeepEqual(m, after[i]) {
+			fmt.Fprintf(&b, "message %d before: %s\nmessage %d after:  %s\n", i, showMessage(m), i, showMessage(after[i]))
+		}
+	}
+	return b.String()
 }
 
 // deliver calls Deliver as the engine does and returns a verdict for each
@@ -242,12 +252,12 @@ func (e *env) wantClass(err error, want core.Class) {
 
 // fault provokes a fault, which is healed at the end of the case at the latest,
 // or skips the case.
-func (e *env) fault(name string, provoke func(testing.TB) func()) (heal func()) {
+func (e *env) fault(name string, provoke func(T) func()) (heal func()) {
 	e.Helper()
 	if provoke == nil {
 		e.lacks(name)
 	}
-	heal = sync.OnceFunc(provoke(e.TB))
+	heal = sync.OnceFunc(provoke(e.T))
 	e.Cleanup(heal)
 	return heal
 }
@@ -266,10 +276,19 @@ func (e *env) needs(c Capability, sink core.Sink, m *core.Message) {
 		return
 	}
 	checker, ok := sink.(core.Checker)
-	if ok && checker.Check(m) == nil {
+	if ok && e.check(checker, m) == nil {
 		e.Errorf("capability %s is not declared, but Check lets a message pass that needs it", c)
 	}
 	e.lacks(string(c))
+}
+
+// check is what the sink's Check says of one message.
+func (e *env) check(checker core.Checker, m *core.Message) error {
+	err := checker.Check(e.Context(), []*core.Message{m})
+	if each, ok := errors.AsType[core.BatchError](err); ok && len(each) == 1 {
+		return each[0]
+	}
+	return err
 }
 
 // message makes a message with a new ID and a body that holds it.

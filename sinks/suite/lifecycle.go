@@ -1,12 +1,10 @@
-package sinktest
+package suite
 
 import (
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
 const closeSenders = 100
@@ -14,7 +12,7 @@ const closeSenders = 100
 // closeWhileSending closes a sink under load: each Deliver is answered, and the
 // answers are true.
 func closeWhileSending(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "first"))
 	var senders sync.WaitGroup
 	var begun atomic.Int32
@@ -39,7 +37,7 @@ func closeWhileSending(e *env) {
 }
 
 func closeTwice(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "only"))
 	e.close(sink)
 	e.close(sink)
@@ -47,7 +45,7 @@ func closeTwice(e *env) {
 }
 
 func deliverAfterClose(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "before"))
 	e.close(sink)
 	for i, err := range e.deliverWithin(e.ample, sink, e.messages(topic, 3)...) {
@@ -60,7 +58,7 @@ func deliverAfterClose(e *env) {
 }
 
 func twoSinks(e *env) {
-	first, second, topic := e.open(), e.open(), e.kit.NewTopic(e.TB)
+	first, second, topic := e.open(), e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(first, e.message(topic, "by the first"))
 	e.mustDeliver(second, e.message(topic, "by the second"))
 	e.close(first)
@@ -70,24 +68,25 @@ func twoSinks(e *env) {
 
 // nothingLeaks opens, uses and closes sinks, and counts what stays.
 func nothingLeaks(e *env) {
-	topic := e.kit.NewTopic(e.TB)
+	topic := e.kit.NewTopic(e.T)
 	round := func() {
-		sink := e.kit.Open(e.TB)
+		sink := e.kit.Open(e.T)
 		e.mustDeliver(sink, e.message(topic, "round"))
 		e.close(sink)
 	}
 	round() // what is made once for all is made here
-	known := append([]goleak.Option{goleak.IgnoreCurrent()}, e.kit.Leaks...)
+	before := goroutines()
 	files := openFiles()
 	for range e.kit.Rounds {
 		round()
 	}
 	var err error
 	for deadline := time.Now().Add(e.leak); ; {
-		err = goleak.Find(known...)
+		err = leaked(before, e.kit.Leaks)
 		if err == nil && openFiles() <= files+fileSlack || time.Now().After(deadline) {
 			break
 		}
+		pause(e.Context(), time.Millisecond)
 	}
 	if err != nil {
 		e.Errorf("after %d rounds: %v", e.kit.Rounds, err)

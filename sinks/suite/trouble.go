@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // targetDown checks that an unreachable target is trouble of the sink as a
 // whole, said in time, and that the messages go out when it is back.
 func targetDown(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "first"))
 	heal := e.fault("down", e.kit.Faults.Down)
 	// The first tries may find a connection that looks alive.
@@ -45,7 +45,7 @@ func verdictOf(err error, i int) error {
 }
 
 func targetStalls(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "first"))
 	heal := e.fault("stall", e.kit.Faults.Stall)
 	var senders sync.WaitGroup
@@ -73,7 +73,7 @@ func cutWhileSending(e *env) {
 	if e.kit.Faults.Cut == nil {
 		e.lacks("cut")
 	}
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "first"))
 	for range cuts {
 		var senders sync.WaitGroup
@@ -85,7 +85,7 @@ func cutWhileSending(e *env) {
 			})
 		}
 		<-begun
-		e.kit.Faults.Cut(e.TB)
+		e.kit.Faults.Cut(e.T)
 		senders.Wait()
 	}
 	e.audit(topic)
@@ -93,7 +93,7 @@ func cutWhileSending(e *env) {
 
 // replyLost lets the target do what it is asked without the sink hearing of it.
 func replyLost(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "first"))
 	heal := e.fault("lose replies", e.kit.Faults.LoseReplies)
 	batch := e.messages(topic, 3)
@@ -117,7 +117,7 @@ func targetRestarts(e *env) {
 	if e.kit.Faults.Restart == nil {
 		e.lacks("restart")
 	}
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	var sender sync.WaitGroup
 	stop, begun := make(chan struct{}), make(chan struct{}, 1)
 	sender.Go(func() {
@@ -134,7 +134,7 @@ func targetRestarts(e *env) {
 	end := sync.OnceFunc(func() { close(stop); sender.Wait() })
 	defer end() // also if the target does not come back
 	<-begun
-	e.kit.Faults.Restart(e.TB)
+	e.kit.Faults.Restart(e.T)
 	back := time.Now()
 	end()
 	if late := time.Since(back); late > 2*e.ample {
@@ -144,7 +144,7 @@ func targetRestarts(e *env) {
 }
 
 func contextEnds(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "first"))
 	ended, cancel := context.WithCancel(e.Context())
 	cancel()
@@ -182,7 +182,7 @@ const (
 // memoryBounded keeps sending into a stalled target, as an engine that owns
 // sixteen buckets would.
 func memoryBounded(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(topic, "first"))
 	heal := e.fault("stall", e.kit.Faults.Stall)
 	before, goroutines := heapInUse(), runtime.NumGoroutine()

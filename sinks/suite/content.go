@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 )
 
 func oneMessage(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	m := e.message(topic, string(allBytes()))
 	m.Key = []byte("customer-7")
 	m.Headers = []core.Header{{Name: "content-type", Value: []byte("text/plain")}, {Name: "trace", Value: []byte("a b;c=\"d\"")}}
@@ -31,7 +31,7 @@ func allBytes() []byte {
 }
 
 func emptyBody(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	m := e.message(topic, "")
 	m.Body = []byte{}
 	e.needs(EmptyBody, sink, m)
@@ -42,7 +42,7 @@ func emptyBody(e *env) {
 // nilBody sends a nil and an empty body together: where the target knows a null
 // body they must differ.
 func nilBody(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	null, empty := e.message(topic, ""), e.message(topic, "")
 	null.Body, empty.Body = nil, []byte{}
 	if !e.kit.can(NullBody) {
@@ -67,10 +67,10 @@ func largestBody(e *env) {
 	if e.kit.MaxBody == 0 {
 		e.lacks("max body")
 	}
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	m := e.bodyOf(topic, e.kit.MaxBody)
 	if checker, ok := sink.(core.Checker); ok {
-		if err := checker.Check(m); err != nil {
+		if err := e.check(checker, m); err != nil {
 			e.Errorf("Check refuses a body of MaxBody: %v", err)
 		}
 	}
@@ -84,10 +84,10 @@ func tooLargeBody(e *env) {
 	if e.kit.MaxBody == 0 {
 		e.lacks("max body")
 	}
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	large := e.bodyOf(topic, e.kit.MaxBody+1)
 	if checker, ok := sink.(core.Checker); ok {
-		invalid, ok := errors.AsType[*core.InvalidError](checker.Check(large))
+		invalid, ok := errors.AsType[*core.InvalidError](e.check(checker, large))
 		if !ok || !invalid.TooLarge {
 			e.Errorf("Check of a body of MaxBody+1: %v, want an InvalidError with TooLarge", invalid)
 		}
@@ -111,7 +111,7 @@ func (e *env) oneSpoils(sink core.Sink, batch []*core.Message, bad int, class co
 }
 
 func binaryHeaders(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	m := e.message(topic, "binary")
 	m.Headers = []core.Header{{Name: "all", Value: allBytes()}, {Name: "empty", Value: []byte{}}, {Name: "null", Value: nil}}
 	e.needsHeaders(BinaryHeaders, sink, m)
@@ -120,7 +120,7 @@ func binaryHeaders(e *env) {
 }
 
 func repeatedHeaders(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	m := e.message(topic, "repeats")
 	m.Headers = []core.Header{{Name: "via", Value: []byte("1")}, {Name: "other", Value: []byte("x")},
 		{Name: "via", Value: []byte("2")}, {Name: "via", Value: []byte("1")}}
@@ -142,7 +142,7 @@ func retryKeepsID(e *env) {
 	if !e.kit.can(Headers) {
 		e.lacks(string(Headers))
 	}
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	first := e.message(topic, "tried twice")
 	e.mustDeliver(sink, first)
 	e.mustDeliver(sink, again(first))
@@ -164,7 +164,7 @@ func delaysStripped(e *env) {
 	if len(e.kit.Delays) == 0 {
 		e.lacks("delays")
 	}
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	m := e.message(topic, "at once")
 	m.Headers = append(m.Headers, e.kit.Delays...)
 	m.Headers = append(m.Headers, core.Header{Name: "kept", Value: []byte("1")})
@@ -178,22 +178,60 @@ func optionsChecked(e *env) {
 	if !ok {
 		e.lacks("checker")
 	}
-	m := e.message(e.kit.NewTopic(e.TB), "")
+	m := e.message(e.kit.NewTopic(e.T), "")
 	m.Options = map[string]string{"retry.max_attempts": "3"}
-	if err := checker.Check(m); err != nil {
+	if err := e.check(checker, m); err != nil {
 		e.Errorf("Check refuses an option of the engine: %v", err)
 	}
 	m.Options = map[string]string{"no_such_option": "1"}
-	if _, ok := errors.AsType[*core.InvalidError](checker.Check(m)); !ok {
-		e.Errorf("Check of an unknown option: %v, want an InvalidError", checker.Check(m))
+	if _, ok := errors.AsType[*core.InvalidError](e.check(checker, m)); !ok {
+		e.Errorf("Check of an unknown option: %v, want an InvalidError", e.check(checker, m))
 	}
+}
+
+const (
+	checkedBatch = 500
+	checkedEvery = 100 // so many have an option that no sink knows
+)
+
+// batchChecked has a whole batch checked, as a producer sends it: in one call, each
+// message by itself, and not for longer than the producer waits.
+func batchChecked(e *env) {
+	sink := e.open()
+	checker, ok := sink.(core.Checker)
+	if !ok {
+		e.lacks("checker")
+	}
+	batch := e.messages(e.kit.NewTopic(e.T), checkedBatch)
+	for n := 0; n < len(batch); n += checkedEvery {
+		batch[n].Options = map[string]string{"no_such_option": "1"}
+	}
+	ctx, cancel := context.WithTimeout(e.Context(), e.soon)
+	defer cancel()
+	var err error
+	if !e.bounded("Check of a batch", 2*e.soon, func() { err = checker.Check(ctx, batch) }) {
+		return
+	}
+	verdicts, ok := errors.AsType[core.BatchError](err)
+	if !ok || len(verdicts) != len(batch) {
+		e.Errorf("Check of %d messages, some with an unknown option: %v, want a BatchError with one verdict for each", len(batch), err)
+		return
+	}
+	for n, err := range verdicts {
+		if _, refused := errors.AsType[*core.InvalidError](err); refused != (n%checkedEvery == 0) {
+			e.Errorf("Check of a batch: message %d is refused: %v, want it to be: %v", n, err, n%checkedEvery == 0)
+			return
+		}
+	}
+	cancel()
+	e.bounded("Check, after its context had ended,", e.soon, func() { _ = checker.Check(ctx, batch) })
 }
 
 // hostileMessages puts each message that might hurt others between two that are
 // harmless. It must arrive as it is, or be refused for good, at accept already
 // where the sink checks; its neighbours must arrive.
 func hostileMessages(e *env) {
-	sink, topic := e.open(), e.kit.NewTopic(e.TB)
+	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	topics := map[string]bool{topic: true}
 	for _, m := range append(e.hostile(topic), e.kit.Hostile...) {
 		m = e.complete(m, topic)
@@ -220,7 +258,7 @@ func (e *env) hostileOne(sink core.Sink, topic string, m *core.Message) bool {
 		}
 	}
 	checker, ok := sink.(core.Checker)
-	accepted := !ok || checker.Check(m) == nil
+	accepted := !ok || e.check(checker, m) == nil
 	switch class := core.ClassOf(verdicts[1]); {
 	case verdicts[1] == nil, class == core.TopicBlocked && m.Topic != topic:
 	case class != core.Permanent:

@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func tally(results []Result) map[Status]int {
 // TestCheck: what Run finds as a test, Check finds without one.
 func TestCheck(t *testing.T) {
 	var watched []Result
-	results := Check(t.Context(), newBroker().patientKit(), func(r Result) { watched = append(watched, r) })
+	results := Check(t.Context(), cases, newBroker().patientKit(), func(r Result) { watched = append(watched, r) })
 	if n := tally(results); len(results) != len(cases) || n[Passed] != len(cases) {
 		t.Errorf("%v, want all %d passed", n, len(cases))
 	}
@@ -71,8 +71,8 @@ func TestCheckWithoutReader(t *testing.T) {
 
 func TestCheckEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	results := Check(ctx, newBroker().patientKit(), func(r Result) {
-		if r.Name == cases[2].name {
+	results := Check(ctx, cases, newBroker().patientKit(), func(r Result) {
+		if r.Name == cases[2].Name {
 			cancel()
 		}
 	})
@@ -84,38 +84,36 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestRecorder: cases and kits may use all of testing.TB.
+// TestRecorder: what a case says and how it leaves is what becomes of it.
 func TestRecorder(t *testing.T) {
 	var order []string
-	results := map[string]func(tb testing.TB){
-		"passed":  func(tb testing.TB) { tb.Log("a", 1); tb.Attr("k", "v"); tb.TempDir(); tb.Output().Write([]byte("x\n")) },
-		"failed":  func(tb testing.TB) { tb.Cleanup(func() { tb.Error("late") }) },
-		"skipped": func(tb testing.TB) { tb.Skip("why") },
+	results := map[string]func(tb T){
+		"passed":  func(tb T) { tb.Logf("a %d", 1) },
+		"failed":  func(tb T) { tb.Cleanup(func() { tb.Errorf("late") }) },
+		"skipped": func(tb T) { tb.Skipf("why") },
 	}
 	for want, do := range results {
-		if r := check(t.Context(), testCase{want, func(e *env) { do(e.TB) }}, Kit{}); string(r.Status) != want {
+		if r := check(t.Context(), Case{want, func(e *env) { do(e.T) }}, plainKit{}); string(r.Status) != want {
 			t.Errorf("%s: %s %q", want, r.Status, r.Log)
 		}
 	}
-	for name, do := range map[string]func(tb testing.TB){
-		"Fatal": func(tb testing.TB) { tb.Fatal("x") }, "FailNow": func(tb testing.TB) { tb.FailNow() },
-		"Setenv": func(tb testing.TB) { tb.Setenv("A", "b") }, "Chdir": func(tb testing.TB) { tb.Chdir("/") },
-		"panic": func(testing.TB) { panic("x") },
+	for name, do := range map[string]func(tb T){
+		"Fatalf": func(tb T) { tb.Fatalf("x") }, "panic": func(T) { panic("x") },
 	} {
 		after := false
-		r := check(t.Context(), testCase{name, func(e *env) { do(e.TB); after = true }}, Kit{})
+		r := check(t.Context(), Case{name, func(e *env) { do(e.T); after = true }}, plainKit{})
 		if r.Status != Failed || after {
 			t.Errorf("%s: %s, and went on: %t", name, r.Status, after)
 		}
 	}
-	check(t.Context(), testCase{"cleanups", func(e *env) {
+	check(t.Context(), Case{"cleanups", func(e *env) {
 		e.Cleanup(func() { order = append(order, "first") })
 		e.Cleanup(func() {
 			order = append(order, "last")
 			e.Cleanup(func() { order = append(order, "added") })
 			panic("a cleanup must not keep the others from running")
 		})
-	}}, Kit{})
+	}}, plainKit{})
 	if !slices.Equal(order, []string{"last", "added", "first"}) {
 		t.Errorf("cleanups ran in the order %q", order)
 	}

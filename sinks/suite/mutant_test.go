@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ type mutant struct {
 	*memory
 	deliver func(ctx context.Context, batch []*core.Message) error
 	check   func(m *core.Message) error
+	checks  func(ctx context.Context, batch []*core.Message) error
 	health  func(ctx context.Context) error
 	close   func() error
 }
@@ -31,11 +32,14 @@ func (m *mutant) Deliver(ctx context.Context, batch []*core.Message) error {
 	return m.memory.Deliver(ctx, batch)
 }
 
-func (m *mutant) Check(message *core.Message) error {
-	if m.check != nil {
-		return m.check(message)
+func (m *mutant) Check(ctx context.Context, batch []*core.Message) error {
+	switch {
+	case m.checks != nil:
+		return m.checks(ctx, batch)
+	case m.check != nil:
+		return core.CheckEach(ctx, batch, m.check)
 	}
-	return m.memory.Check(message)
+	return m.memory.Check(ctx, batch)
 }
 
 func (m *mutant) Health(ctx context.Context) error {
@@ -176,14 +180,14 @@ func mutants() map[string]struct {
 			return &mutant{memory: s, check: func(m *core.Message) error {
 				small := *m
 				small.Body = nil
-				return s.Check(&small)
+				return s.check(&small)
 			}}
 		}, "K6"},
 		"knows every option": {func(s *memory) core.Sink {
 			return &mutant{memory: s, check: func(m *core.Message) error {
 				bare := *m
 				bare.Options = nil
-				return s.Check(&bare)
+				return s.check(&bare)
 			}}
 		}, "K33"},
 		"refuses the engine's options": {func(s *memory) core.Sink {
@@ -191,9 +195,28 @@ func mutants() map[string]struct {
 				if len(m.Options) > 0 {
 					return core.Invalidf("options", "are not known")
 				}
-				return s.Check(m)
+				return s.check(m)
 			}}
 		}, "K33"},
+		"refuses a batch for one message": {func(s *memory) core.Sink {
+			return &mutant{memory: s, checks: func(ctx context.Context, batch []*core.Message) error {
+				err := s.Check(ctx, batch)
+				if verdicts, ok := err.(core.BatchError); ok {
+					for i := range verdicts {
+						verdicts[i] = verdicts[0]
+					}
+				}
+				return err
+			}}
+		}, "K34"},
+		"checks as if nobody waited": {func(s *memory) core.Sink {
+			return &mutant{memory: s, checks: func(ctx context.Context, batch []*core.Message) error {
+				if len(batch) == checkedBatch {
+					<-s.closed
+				}
+				return s.Check(ctx, batch)
+			}}
+		}, "K34"},
 		"loses the last of a batch": {func(s *memory) core.Sink {
 			return &mutant{memory: s, deliver: func(ctx context.Context, batch []*core.Message) error {
 				if len(batch) == manyBatch {
@@ -383,13 +406,13 @@ func mutants() map[string]struct {
 }
 
 // caseOf is the case with a number like K1.
-func caseOf(number string) testCase {
-	return cases[slices.IndexFunc(cases, func(c testCase) bool { return strings.HasPrefix(c.name, number+" ") })]
+func caseOf(number string) Case {
+	return cases[slices.IndexFunc(cases, func(c Case) bool { return strings.HasPrefix(c.Name, number+" ") })]
 }
 
 // fails tells whether a case finds a fault within a few runs: some faults show
 // only if goroutines meet in a certain order.
-func fails(t *testing.T, c testCase, kit Kit) bool {
+func fails(t *testing.T, c Case, kit plainKit) bool {
 	for range 5 {
 		if check(t.Context(), c, kit).Status == Failed {
 			return true
@@ -404,7 +427,7 @@ func TestMutantsAreFound(t *testing.T) {
 			kit := newBroker().kit(mutant.wrap)
 			for _, number := range strings.Fields(mutant.want) {
 				if c := caseOf(number); !fails(t, c, kit) {
-					t.Errorf("passes %s", c.name)
+					t.Errorf("passes %s", c.Name)
 				}
 			}
 		})

@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"context"
@@ -24,16 +24,15 @@ type Result struct {
 	Duration time.Duration
 }
 
-// Check runs the suite outside of go test, one case after the other, and
-// returns a result for each. watch, if not nil, is called with each as it ends.
+// Check runs cases outside of go test, one after the other, and returns a result
+// for each. watch, if not nil, is called with each as it ends.
 //
 // Kit.Consume may be nil here. What is confirmed can't be compared with what
 // arrives then: cases that find nothing wrong before that point are skipped.
 //
 // When ctx ends, the case under way is ended, and it and all later ones are
-// skipped. The functions of the Kit get a testing.TB that belongs to no test:
-// Setenv and Chdir fail.
-func Check(ctx context.Context, kit Kit, watch func(Result)) []Result {
+// skipped.
+func Check(ctx context.Context, cases []Case, kit Kit[T], watch func(Result)) []Result {
 	results := make([]Result, len(cases))
 	for n, c := range cases {
 		results[n] = check(ctx, c, kit)
@@ -45,9 +44,9 @@ func Check(ctx context.Context, kit Kit, watch func(Result)) []Result {
 }
 
 // check runs one case, unless ctx has ended.
-func check(ctx context.Context, c testCase, kit Kit) Result {
+func check(ctx context.Context, c Case, kit plainKit) Result {
 	begin := time.Now()
-	r := &recorder{name: c.name}
+	r := &recorder{}
 	if ctx.Err() == nil {
 		var cancel context.CancelFunc
 		r.ctx, cancel = context.WithCancel(ctx)
@@ -57,7 +56,7 @@ func check(ctx context.Context, c testCase, kit Kit) Result {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	result := Result{Name: c.name, Status: Passed, Log: slices.Clone(r.log), Duration: time.Since(begin)}
+	result := Result{Name: c.Name, Status: Passed, Log: slices.Clone(r.log), Duration: time.Since(begin)}
 	switch {
 	case ctx.Err() != nil:
 		result.Status, result.Log = Skipped, append(result.Log, "ended from outside: "+context.Cause(ctx).Error())

@@ -1,4 +1,4 @@
-package sinktest
+package suite
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/delaybridge/delaybridge/core"
 )
@@ -124,7 +122,7 @@ func (e *env) compare(entry *line, r Received) {
 		}
 	}
 	last := e.view(entry.sent[len(entry.sent)-1])
-	e.Errorf("arrived other than it was sent (-sent +arrived):\n%s", gocmp.Diff(last, got))
+	e.Errorf("arrived other than it was sent:\nsent:    %s\narrived: %s", show(last), show(got))
 }
 
 // view is what consumers are to see of m.
@@ -174,7 +172,7 @@ func (e *env) collect(topic string, want int) []Received {
 	if e.kit.Consume == nil {
 		e.lacks("reader")
 	}
-	next := e.kit.Consume(e.TB, topic)
+	next := e.kit.Consume(e.T, topic)
 	var arrived []Received
 	read := func(limit time.Duration) bool {
 		ctx, cancel := context.WithTimeout(e.Context(), limit)
@@ -196,9 +194,4 @@ func (e *env) collect(topic string, want int) []Received {
 	for read(e.kit.Quiet) {
 	}
 	return arrived
-}
-
-// show is r in a few words.
-func show(r Received) string {
-	return gocmp.Diff(Received{}, Received{Body: []byte(core.Shorten(string(r.Body), 64)), Headers: r.Headers, Key: r.Key, Lane: r.Lane})
 }

@@ -1,10 +1,9 @@
-package sinktest
+package suite
 
 import (
 	"context"
 	"errors"
 	"sync"
-	"testing"
 
 	"github.com/delaybridge/delaybridge/core"
 )
@@ -16,12 +15,12 @@ func unroutable(e *env)      { e.refused("unroutable", e.kit.Unroutable) }
 
 // refused sends a message that is refused, alone and between two that are not,
 // which must arrive. Twice, as a sink may learn from the first time.
-func (e *env) refused(name string, refusal *Refusal) {
+func (e *env) refused(name string, refusal *Refusal[T]) {
 	e.Helper()
 	if refusal == nil {
 		e.lacks(name)
 	}
-	sink, good := e.openWith(refusal.Open), e.kit.NewTopic(e.TB)
+	sink, good := e.openWith(refusal.Open), e.kit.NewTopic(e.T)
 	bad := e.refusedTopic(refusal)
 	for range 2 {
 		verdicts := e.deliverWithin(e.ample, sink, refusal.message(e, bad))
@@ -32,14 +31,14 @@ func (e *env) refused(name string, refusal *Refusal) {
 	e.audit(good)
 }
 
-func (e *env) refusedTopic(refusal *Refusal) string {
+func (e *env) refusedTopic(refusal *Refusal[T]) string {
 	if refusal.Topic == nil {
-		return e.kit.NewTopic(e.TB)
+		return e.kit.NewTopic(e.T)
 	}
-	return refusal.Topic(e.TB)
+	return refusal.Topic(e.T)
 }
 
-func (r *Refusal) message(e *env, topic string) *core.Message {
+func (r *Refusal[T]) message(e *env, topic string) *core.Message {
 	m := e.message(topic, "refused")
 	if r.Prepare != nil {
 		r.Prepare(m)
@@ -68,13 +67,13 @@ func loginRefused(e *env) {
 // verdictEach sends one batch with all the refusals that the kit knows among
 // good messages.
 func verdictEach(e *env) {
-	sink, good := e.open(), e.kit.NewTopic(e.TB)
+	sink, good := e.open(), e.kit.NewTopic(e.T)
 	batch, want := e.messages(good, 5), map[int]core.Class{}
 	add := func(m *core.Message, class core.Class) {
 		want[len(batch)] = class
 		batch = append(append(batch, m), e.messages(good, 3)...)
 	}
-	for _, refusal := range []*Refusal{e.kit.MissingTopic, e.kit.NoRights, e.kit.NegativeConfirm, e.kit.Unroutable} {
+	for _, refusal := range []*Refusal[T]{e.kit.MissingTopic, e.kit.NoRights, e.kit.NegativeConfirm, e.kit.Unroutable} {
 		if refusal != nil && refusal.Open == nil {
 			add(refusal.message(e, e.refusedTopic(refusal)), refusal.Class)
 		}
@@ -107,12 +106,12 @@ func topicsApart(e *env) {
 	if e.kit.MissingTopic == nil && e.kit.Faults.StallTopic == nil {
 		e.lacks("missing topic or stall topic")
 	}
-	sink, good := e.open(), e.kit.NewTopic(e.TB)
+	sink, good := e.open(), e.kit.NewTopic(e.T)
 	e.mustDeliver(sink, e.message(good, "first"))
 	bad := ""
 	if e.kit.Faults.StallTopic != nil {
-		bad = e.kit.NewTopic(e.TB)
-		e.fault("stall topic", func(t testing.TB) func() { return e.kit.Faults.StallTopic(t, bad) })
+		bad = e.kit.NewTopic(e.T)
+		e.fault("stall topic", func(t T) func() { return e.kit.Faults.StallTopic(t, bad) })
 	} else {
 		bad = e.refusedTopic(e.kit.MissingTopic)
 	}
