@@ -32,8 +32,10 @@ type laws struct {
 	rolledBack bool
 	// voidLate: a call that a bridge has answered as unknown has no effect after that.
 	voidLate bool
-	lossy    []window // of which Redis may have lost everything
-	jumps    []jump   // of its clock
+	// forgets: ids are remembered for so short a time that calls may come after it.
+	forgets bool
+	lossy   []window // of which Redis may have lost everything
+	jumps   []jump   // of its clock
 }
 
 const (

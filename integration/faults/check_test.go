@@ -102,6 +102,28 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+// TestLinearForgets: an id that was settled may be unknown again where the row says
+// so, and one that waits may not.
+func TestLinearForgets(t *testing.T) {
+	settled := []entry{accepted(), arrived(1001, 1), call(cancelling, 2500, notFound)}
+	for _, test := range []struct {
+		entries []entry
+		forgets bool
+		ok      bool
+	}{
+		{settled, true, true},
+		{settled, false, false},
+		{[]entry{accepted(), call(cancelling, 100, done), call(looking, 2500, notFound)}, true, true},
+		{[]entry{accepted(), call(cancelling, 500, notFound)}, true, false},
+	} {
+		w := testLaws()
+		w.forgets = test.forgets
+		if found := w.linear(ledgerOf(test.entries...)); (len(found) == 0) != test.ok {
+			t.Errorf("%v: found %v, want none: %v", test.entries, found, test.ok)
+		}
+	}
+}
+
 func TestLinear(t *testing.T) {
 	rescheduled := with(call(rescheduling, 100, done), func(e *entry) { e.Due, e.Least = at(3000), at(3000) })
 	is := func(ms int, state string) entry {

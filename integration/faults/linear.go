@@ -20,6 +20,7 @@ const (
 	delivered
 	cancelled
 	dead
+	forgotten // settled, and longer ago than its id is remembered
 )
 
 // standing is the state of the model: one message.
@@ -180,6 +181,8 @@ func (w laws) ownMoves(s standing, until int64, to func(phase) standing) []stand
 		return []standing{to(waiting), to(dead)}
 	case s.phase == delivered && w.rolledBack:
 		return []standing{to(waiting)}
+	case w.forgets && (s.phase == delivered || s.phase == cancelled):
+		return []standing{to(forgotten)}
 	}
 	return nil
 }
@@ -207,6 +210,9 @@ func (s standing) after(in step) []standing {
 	}
 	return nil
 }
+
+// unknown tells whether nothing of the message is there.
+func (s standing) unknown() bool { return s.phase == absent || s.phase == forgotten }
 
 func keep(s standing, allowed bool) []standing {
 	if allowed {
@@ -244,7 +250,7 @@ func (s standing) afterCancel(in step) []standing {
 	case tooLate:
 		return keep(s, s.phase != absent && s.phase != waiting && s.fits(in.State))
 	case notFound:
-		return keep(s, s.phase == absent)
+		return keep(s, s.unknown())
 	}
 	if s.phase == waiting {
 		return []standing{s, gone}
@@ -261,7 +267,7 @@ func (s standing) afterReschedule(in step) []standing {
 	case tooLate:
 		return keep(s, s.phase != absent && s.phase != waiting && s.fits(in.State))
 	case notFound:
-		return keep(s, s.phase == absent)
+		return keep(s, s.unknown())
 	}
 	if s.phase == waiting {
 		moved.due, moved.loose = in.Least.UnixMilli(), true
@@ -276,7 +282,7 @@ func (s standing) afterGet(in step) []standing {
 		told := s.phase != waiting && s.phase != inHand || s.loose || in.Due.UnixMilli() == s.due
 		return keep(s, s.fits(in.State) && told)
 	case notFound:
-		return keep(s, s.phase == absent)
+		return keep(s, s.unknown())
 	}
 	return []standing{s}
 }

@@ -21,6 +21,7 @@ type plan struct {
 	other     bool // and once with other content under the same id
 	mortal    bool // it may become a dead letter
 	attempts  int  // after so many; 0: at the first, for good
+	lone      bool // an accept of unknown outcome is not repeated, as it may have been forgotten
 	once      bool // what is refused is not sent again
 	insists   bool // a step of unknown outcome is followed by a reschedule
 	withdraws bool // an accept of unknown outcome is followed by a cancel
@@ -198,7 +199,7 @@ func (l *load) accept(p plan) bool {
 			l.run.ledger.note(l.run.cancel(l.run.anyBridge(p.dice), p.name, p.message.ID))
 			return false
 		}
-		if p.generated && e.Outcome == unknown || p.once && e.Outcome == refused && e.Code != "" && e.Code != "unavailable" {
+		if (p.generated || p.lone) && e.Outcome == unknown || p.once && e.Outcome == refused && e.Code != "" && e.Code != "unavailable" {
 			return false
 		}
 		time.Sleep(time.Duration(50+10*min(try, 20)) * time.Millisecond)

@@ -52,6 +52,8 @@ type row struct {
 	rolledBack bool
 	// voidLate: what a bridge has called unknown has no effect from then on.
 	voidLate bool
+	// forgets: ids are remembered for so short a time that calls may come after it.
+	forgets bool
 	// split: for a while there are two systems, which no single order explains, so
 	// L8 is not asked.
 	split bool
@@ -194,7 +196,7 @@ func (r *run) play(out *result) {
 	r.sleep(warmUp)
 	before := r.vitals()
 	r.row.nemesis(r)
-	w := laws{ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack, voidLate: r.row.voidLate}
+	w := laws{ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack, voidLate: r.row.voidLate, forgets: r.row.forgets}
 	load.stop()
 	w.lossy, w.jumps = r.lossy, r.jumps
 	w.healed, w.drained = r.drain(w.drainIn)

@@ -11,7 +11,7 @@ import (
 // cancelRows are loads of which next to nothing is delivered.
 func cancelRows() []*row {
 	return []*row{{number: 49, name: "cancel-heavy", fault: "95 % of the load is cancelled or rescheduled before it is due, with a dedupe window of 1 s, and Redis is killed once",
-		expected: "what is remembered is what was settled of late, and nothing else is left behind", level: "fsync", bridges: 2, rate: 300, guard: "30s",
+		expected: "what is remembered is what was settled of late, and nothing else is left behind", level: "fsync", bridges: 2, rate: 300, forgets: true, guard: "30s",
 		set: redisThatForgets, shape: (*run).withdraw, nemesis: (*run).watchRemembered, after: (*run).checkForgotten,
 		perFault: 200, needs: map[string]int{"redis killed": 1, "cancelled": 2000, "samples": 20}}}
 }
@@ -34,7 +34,7 @@ func redisThatForgets(r *run) redisSetting {
 // withdraw has most messages of one key, whose bucket so has next to no deliveries,
 // cancelled, some of them after they were rescheduled.
 func (r *run) withdraw(p *plan) {
-	p.generated, p.again, p.other, p.steps = false, false, false, nil
+	p.generated, p.again, p.other, p.lone, p.steps = false, false, false, true, nil
 	p.message.ID = p.name
 	choice, key, kept := p.dice.IntN(20), "withdrawn", "kept" // whose buckets are not the same
 	p.message.Key = &kept

@@ -106,7 +106,7 @@ func (r *run) lateOwnership() {
 	r.awaitLate()
 	quiet()
 	over := r.strike("late renewals")
-	r.proxy.late.hold(map[string]float64{"own": 0.05, "release": 0.1, "beat": 0.1, "renew": 0.05})
+	r.proxy.late.hold(map[string]float64{"own": 0.05, "release": 0.1, "beat": 0.1, "renew": 0.4})
 	r.sleep(span / 2)
 	r.awaitLate()
 	over()
