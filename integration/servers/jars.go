@@ -102,6 +102,9 @@ func cached(name string, fill func(dir string) (string, error)) (string, error) 
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
+	if err := removeUnfinished(cache); err != nil {
+		return "", err
+	}
 	fresh, err := os.MkdirTemp(cache, "fetch-")
 	if err != nil {
 		return "", err
@@ -112,6 +115,16 @@ func cached(name string, fill func(dir string) (string, error)) (string, error) 
 		return "", err
 	}
 	return dir, os.Rename(filled, dir)
+}
+
+// removeUnfinished removes what processes that were killed have left of their work.
+// The caller holds the lock.
+func removeUnfinished(cache string) error {
+	left, err := filepath.Glob(filepath.Join(cache, "fetch-*"))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
 
 func runMaven(dir string, pom []byte, version string) error {
