@@ -52,8 +52,8 @@ func jvm(t TB, dir string) []string {
 		"-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote", "-Djava.io.tmpdir=" + dir}
 }
 
-// Fetch puts the jars of every server and version that the tests use, and an old
-// Redis, into the cache, so that later runs need no network.
+// Fetch puts the jars of every server and version that the tests use, an old Redis
+// and, on Debian, the newer servers into the cache, so that later runs need no network.
 func Fetch() error {
 	for server, versions := range map[string][]string{
 		"kafka": {Kafka3, Kafka4}, "rocketmq": {RocketMQ4, RocketMQ5},
@@ -66,6 +66,9 @@ func Fetch() error {
 	}
 	if _, err := fetchRedis62(); err != nil {
 		return fmt.Errorf("fetch Redis 6.2: %w", err)
+	}
+	if _, err := fetchTrixie(); err != nil && !errors.Is(err, errNotDebian) {
+		return fmt.Errorf("fetch newer servers: %w", err)
 	}
 	return nil
 }
