@@ -93,10 +93,11 @@ func (w laws) forgotten(a *account, faults []fault) bool {
 	return w.rolledBack
 }
 
-// rolledBackBetween tells whether a fault lay between an arrival and a cancel.
+// rolledBackBetween tells whether a fault lay between an arrival and the answer to a
+// cancel, which may have been tried again after the fault.
 func (w laws) rolledBackBetween(got, cancel entry, faults []fault) bool {
 	for _, f := range faults {
-		if got.Call.Before(cancel.Call) && got.Call.Before(f.To) && cancel.Return.After(f.From) {
+		if got.Call.Before(cancel.Return) && got.Call.Before(f.To) && cancel.Return.After(f.From) {
 			return true
 		}
 	}

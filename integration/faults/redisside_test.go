@@ -38,6 +38,7 @@ func TestWhatWasNotWaitedForMayBeForgotten(t *testing.T) {
 	first := with(accepted(), func(e *entry) { e.Outcome = unknown })
 	second := with(accepted(), func(e *entry) { e.Call, e.Return, e.Due = at(2000), at(2005), at(3000) })
 	cancel := call(cancelling, 2100, done)
+	during := with(cancel, func(e *entry) { e.Call = at(1400) })
 	for _, test := range []struct {
 		name    string
 		entries []entry
@@ -47,6 +48,8 @@ func TestWhatWasNotWaitedForMayBeForgotten(t *testing.T) {
 		{"never accepted, sent again and cancelled", []entry{first, arrived(1001, 1), second, cancel}, true, nil},
 		{"nothing was forgotten", []entry{first, arrived(1001, 1), second, cancel}, false, []string{"L5", "L8"}},
 		{"accepted, delivered and cancelled", []entry{accepted(), arrived(1001, 1), cancel}, true, nil},
+		{"delivered while a cancel was tried, which was tried again", []entry{accepted(), arrived(1450, 1), during}, true, nil},
+		{"the same, and it arrives after the fault", []entry{accepted(), arrived(1950, 1), during}, true, []string{"L5"}},
 		{"it was accepted and is accepted again", []entry{accepted(), arrived(1001, 1), second}, true, []string{"L8"}},
 		{"it arrives after the cancel", []entry{first, second, cancel, arrived(3001, 1)}, true, []string{"L5", "L8"}},
 		{"it arrives after the fault", []entry{accepted(), arrived(1950, 1), cancel}, true, []string{"L5"}},

@@ -30,11 +30,20 @@ func diskRows() []*row {
 		expected: fmt.Sprintf("loss, of what was accepted in the last %s before a cut only", longestUnwritten), level: "memory", bridges: 2, set: traced(everySecondRedis),
 		perFault: 600, rolledBack: true, split: true, nemesis: func(r *run) { r.cutPower(time.Millisecond) },
 		needs: map[string]int{"power cut": 3, "bytes cut off": 1, "lost where it may be": 1}}
-	return []*row{slow, memory, cut, cutMemory}
+	cutWaiting := &row{number: 60, name: "power cut, WAITAOF", fault: "the same, AOF everysec, Redis 8.0",
+		expected: "nothing accepted is lost", level: "fsync", bridges: 2, set: traced(waitAOFRedis), perFault: 600, rolledBack: true,
+		nemesis: func(r *run) { r.cutPower(time.Millisecond) }, needs: map[string]int{"power cut": 3, "bytes cut off": 1}}
+	return []*row{slow, memory, cut, cutMemory, cutWaiting}
 }
 
 func everySecondRedis(r *run) redisSetting {
 	s := servers.Redis(r, servers.RedisOptions{})
+	return redisSetting{yaml: fmt.Sprintf(`{url: %q}`, s.URL()), node: s}
+}
+
+// waitAOFRedis is one whose level fsync is by WAITAOF.
+func waitAOFRedis(r *run) redisSetting {
+	s := servers.Redis(r, servers.RedisOptions{Program: servers.Redis80(r)})
 	return redisSetting{yaml: fmt.Sprintf(`{url: %q}`, s.URL()), node: s}
 }
 

@@ -52,8 +52,8 @@ func jvm(t TB, dir string) []string {
 		"-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote", "-Djava.io.tmpdir=" + dir}
 }
 
-// Fetch puts the jars of every server and version that the tests use, and an old
-// Redis, into the cache, so that later runs need no network.
+// Fetch puts the jars of every server and version that the tests use, an old Redis
+// and, on Debian, the newer servers into the cache, so that later runs need no network.
 func Fetch() error {
 	for server, versions := range map[string][]string{
 		"kafka": {Kafka3, Kafka4}, "rocketmq": {RocketMQ4, RocketMQ5},
@@ -66,6 +66,9 @@ func Fetch() error {
 	}
 	if _, err := fetchRedis62(); err != nil {
 		return fmt.Errorf("fetch Redis 6.2: %w", err)
+	}
+	if _, err := fetchTrixie(); err != nil && !errors.Is(err, errNotDebian) {
+		return fmt.Errorf("fetch newer servers: %w", err)
 	}
 	return nil
 }
@@ -102,6 +105,9 @@ func cached(name string, fill func(dir string) (string, error)) (string, error) 
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
+	if err := removeUnfinished(cache); err != nil {
+		return "", err
+	}
 	fresh, err := os.MkdirTemp(cache, "fetch-")
 	if err != nil {
 		return "", err
@@ -112,6 +118,16 @@ func cached(name string, fill func(dir string) (string, error)) (string, error) 
 		return "", err
 	}
 	return dir, os.Rename(filled, dir)
+}
+
+// removeUnfinished removes what processes that were killed have left of their work.
+// The caller holds the lock.
+func removeUnfinished(cache string) error {
+	left, err := filepath.Glob(filepath.Join(cache, "fetch-*"))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
 
 func runMaven(dir string, pom []byte, version string) error {

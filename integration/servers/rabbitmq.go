@@ -42,6 +42,9 @@ func RabbitMQ(t TB) *RabbitMQServer {
 	port, dir := freePorts(t, rabbitPorts), t.TempDir()
 	s := &RabbitMQServer{url: "amqp://guest:guest@" + loopback(port) + "/"}
 	s.env = rabbitEnv(dir, port)
+	if os.Getenv("RABBITMQ") != "" {
+		s.env = append(s.env, "PATH="+newer(t, "usr/lib/erlang/bin")+":"+os.Getenv("PATH"))
+	}
 	startMapper(t, dir, s.env)
 	writeFile(t, dir, "rabbitmq.conf", rabbitConfig)
 	writeFile(t, dir, "enabled_plugins", "[].\n")
@@ -82,11 +85,19 @@ func rabbitEnv(dir string, port int) []string {
 	}
 }
 
-// rabbitProgram finds one of RabbitMQ's scripts. Debian's own in /usr/sbin are
-// wrappers that change user and directory, so the ones behind them come first.
+// rabbitProgram finds one of RabbitMQ's scripts, of the version that the environment
+// asks for. Debian's own in /usr/sbin are wrappers that change user and directory, so
+// the ones behind them come first.
 func rabbitProgram(t TB, name string) string {
 	t.Helper()
 	behind := filepath.Join("/usr/lib/rabbitmq/bin", name)
+	switch version := os.Getenv("RABBITMQ"); version {
+	case "":
+	case "4.0":
+		return newer(t, behind)
+	default:
+		t.Fatalf("RABBITMQ=%s is not 4.0", version)
+	}
 	if _, err := os.Stat(behind); err == nil {
 		return behind
 	}

@@ -62,7 +62,7 @@ func TestRabbitMQ(t *testing.T) {
 		}()
 		select {
 		case err := <-answered:
-			t.Errorf("answered while paused: %v", err)
+			t.Fatalf("answered while paused: %v", err)
 		case <-time.After(300 * time.Millisecond):
 		}
 		server.Resume()

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ type RedisOptions struct {
 	ReplicaOf *RedisServer // follows this one
 	Password  string       // of the user default; empty: none
 	Args      []string     // more of redis-server's arguments, which win over ours
-	Program   string       // the redis-server to start; empty: that of PATH
+	Program   string       // the redis-server to start; empty: that of REDIS, or of PATH
 }
 
 // RedisServer is one redis-server.
@@ -102,8 +103,20 @@ func redisFrom(t TB, port int, p *process) *RedisServer {
 	return s
 }
 
+// redisProgram is that of PATH, or the one that the environment asks for.
 func redisProgram(t TB) string {
 	t.Helper()
+	switch version := os.Getenv("REDIS"); version {
+	case "":
+	case "6.2":
+		return Redis62(t)
+	case "8.0":
+		return Redis80(t)
+	case "valkey-8.1":
+		return newer(t, "usr/bin/valkey-server")
+	default:
+		t.Fatalf("REDIS=%s is none of 6.2, 8.0 and valkey-8.1", version)
+	}
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		unavailable(t, "redis-server not found: install it with `apt-get install redis-server`, or run `make deps`")
