@@ -420,6 +420,24 @@ func (i *Interceptor) Ready(ctx context.Context) error {
 	return nil
 }
 
+// HeldBack tells the sinks that this instance can't deliver to at present, each with
+// one word: "paused", or the "state" that the sink itself tells (see Describer) if that
+// is not "running". Messages for them are parked all the same.
+func (i *Interceptor) HeldBack() map[string]string {
+	held := make(map[string]string)
+	for name, d := range i.sinks {
+		if reason, _ := d.Paused(); reason != "" {
+			held[name] = "paused"
+		}
+		if describer, ok := d.Sink.(Describer); ok {
+			if state := describer.Describe()["state"]; state != "" && state != "running" {
+				held[name] = state
+			}
+		}
+	}
+	return held
+}
+
 // Durability names the level at which the store accepts, if it tells.
 func (i *Interceptor) Durability() string {
 	if store, ok := i.store.(interface{ Durability() string }); ok {

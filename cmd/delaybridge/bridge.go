@@ -23,27 +23,29 @@ import (
 
 // sinkTypes are the ways out that a configuration can name. A sink that is a
 // process of its own logs to log.
-func sinkTypes(log *slog.Logger) map[string]core.OpenFunc {
+func sinkTypes(log *slog.Logger, plugins func(*slog.Logger) core.OpenFunc) map[string]core.OpenFunc {
 	return map[string]core.OpenFunc{
 		"amqp":     amqp.Open,
 		"console":  console.Open,
 		"kafka":    kafka.Open,
-		"plugin":   plugin.Opener(log),
+		"plugin":   plugins(log),
 		"rocketmq": rocketmq.Open,
 	}
 }
 
 func configOptions() config.Options {
-	return config.Options{SinkTypes: slices.Collect(maps.Keys(sinkTypes(nil))), IntakeTypes: slices.Collect(maps.Keys(intakeTypes()))}
+	return config.Options{SinkTypes: slices.Collect(maps.Keys(sinkTypes(nil, plugin.Opener))), IntakeTypes: slices.Collect(maps.Keys(intakeTypes()))}
 }
 
 // openSinks opens every sink of c and checks the rest that can be checked
-// without opening anything. On error, which has every fault, nothing is open.
-func openSinks(ctx context.Context, c *config.Config, log *slog.Logger) ([]*core.Dispatcher, error) {
+// without opening anything. plugins opens those: plugin.PatientOpener where one that
+// does not start is not to be in the way of the others. On error, which has every
+// fault, nothing is open.
+func openSinks(ctx context.Context, c *config.Config, log *slog.Logger, plugins func(*slog.Logger) core.OpenFunc) ([]*core.Dispatcher, error) {
 	var sinks []*core.Dispatcher
 	faults := checkDoors(c, log)
 	for _, s := range c.Sinks {
-		sink, err := sinkTypes(log.With("sink", s.Name))[s.Type](ctx, s.Config)
+		sink, err := sinkTypes(log.With("sink", s.Name), plugins)[s.Type](ctx, s.Config)
 		if err != nil {
 			more, _ := errors.AsType[config.Faults](c.Fault("sinks."+s.Name+".config", err))
 			faults = append(faults, more...)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -34,7 +36,7 @@ anything. Every fault is printed as file:line:column; then the exit code is 3.`,
 		if err != nil {
 			return err
 		}
-		sinks, err := openSinks(cmd.Context(), c, slog.New(slog.DiscardHandler))
+		sinks, err := openSinks(cmd.Context(), c, slog.New(slog.DiscardHandler), plugin.Opener)
 		if err != nil {
 			return err
 		}

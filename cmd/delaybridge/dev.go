@@ -20,6 +20,7 @@ import (
 	grpcdoor "github.com/delaybridge/delaybridge/interceptors/grpc"
 	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
 	"github.com/delaybridge/delaybridge/sinks/console"
+	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
 // devFlags are what dev can be told.
@@ -133,7 +134,7 @@ func (a *app) devConfig(path string) (*config.Config, *slog.Logger, error) {
 
 func (a *app) openDevSinks(ctx context.Context, f devFlags, c *config.Config, log *slog.Logger) ([]*core.Dispatcher, error) {
 	if f.config != "" {
-		return openSinks(ctx, c, log)
+		return openSinks(ctx, c, log, plugin.Opener)
 	}
 	printer, err := console.New(a.stdout, console.Human)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
+	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
 const envConfig = "DELAYBRIDGE_CONFIG"
@@ -66,7 +67,7 @@ func (a *app) serve(ctx context.Context, c *config.Config) error {
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is the console sink's trouble only
 	log := newLogger(a.stderr, c.Log)
 	redisstore.LogClient(log)
-	sinks, err := openSinks(ctx, c, log)
+	sinks, err := openSinks(ctx, c, log, plugin.PatientOpener)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,9 @@ type healthJSON struct {
 	Reason     string `json:"reason,omitempty"`
 	Durability string `json:"durability"`
 	Insecure   bool   `json:"insecure,omitempty"`
+	// Sinks has those that nothing can be delivered to at present, and a word on why.
+	// They don't make the bridge unready: it parks on.
+	Sinks map[string]string `json:"sinks,omitempty"`
 }
 
 // live tells that the process answers.
@@ -37,5 +40,6 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	if err := s.in.Ready(ctx); err != nil {
 		answer.Ready, answer.Reason, status = false, core.Shorten(err.Error(), maxReason), http.StatusServiceUnavailable
 	}
+	answer.Sinks = s.in.HeldBack() // names and states only: strangers may ask
 	return s.writeJSON(w, status, answer)
 }

@@ -27,6 +27,7 @@ type config struct {
 	StartTimeout   string            `json:"start_timeout"`
 	HealthInterval string            `json:"health_interval"`
 	StopTimeout    string            `json:"stop_timeout"`
+	Required       bool              `json:"required"`
 	Config         json.RawMessage   `json:"config"`
 }
 
@@ -40,6 +41,7 @@ type settings struct {
 	startTimeout   time.Duration
 	healthInterval time.Duration
 	stopTimeout    time.Duration
+	required       bool
 	config         json.RawMessage // an object
 	pace           pace
 }
@@ -88,7 +90,7 @@ func kindOf(value string) string {
 }
 
 func (c *config) settings(lookup func(string) (string, bool)) (settings, error) {
-	s := settings{command: c.Command, args: c.Args, mtls: c.MTLS == nil || *c.MTLS, pace: standardPace()}
+	s := settings{command: c.Command, args: c.Args, mtls: c.MTLS == nil || *c.MTLS, required: c.Required, pace: standardPace()}
 	steps := []func(*settings) error{
 		c.checkCommand, c.setSum, c.setTimes, c.setConfig,
 		func(s *settings) error { return c.setEnv(s, lookup) },

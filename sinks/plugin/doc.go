@@ -26,6 +26,8 @@
 //	                 configuration; 10s
 //	health_interval  between two questions whether it lives; 5s
 //	stop_timeout     to finish what it has in hand when we end; 3s
+//	required         false: PatientOpener's sinks are there although their plugin does
+//	                 not start
 //	config           the plugin's own settings, which it checks
 //
 // # What the host does to it

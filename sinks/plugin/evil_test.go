@@ -121,7 +121,7 @@ func openEvil(t testing.TB, mode string, change ...func(*settings)) *evilSink {
 		c(&s)
 	}
 	e := &evilSink{t: t, journal: &journal{}, record: recordOf(s)}
-	sink, err := open(t.Context(), s, e.journal.log())
+	sink, err := open(t.Context(), s, e.journal.log(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,18 @@ import (
 // their names. Other errors say that the plugin did not start. After one, nothing
 // runs.
 func Opener(log *slog.Logger) core.OpenFunc {
+	return opener(log, func(settings) bool { return false })
+}
+
+// PatientOpener is an Opener for a bridge that has other sinks as well: unless the
+// configuration says required, its sinks are there although their plugin does not
+// start, deliver nothing, and go on when it does. What the plugin says of its own
+// settings is an error all the same.
+func PatientOpener(log *slog.Logger) core.OpenFunc {
+	return opener(log, func(s settings) bool { return !s.required })
+}
+
+func opener(log *slog.Logger, patient func(settings) bool) core.OpenFunc {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -29,23 +41,29 @@ func Opener(log *slog.Logger) core.OpenFunc {
 		if err != nil {
 			return nil, err
 		}
-		return open(ctx, s, log)
+		return open(ctx, s, log, patient(s))
 	}
 }
 
-func open(ctx context.Context, settings settings, log *slog.Logger) (core.Sink, error) {
+func open(ctx context.Context, settings settings, log *slog.Logger, patient bool) (core.Sink, error) {
 	s := &Sink{settings: settings, log: log, out: &output{log: log}, done: make(chan struct{})}
 	in, err := s.start(ctx)
-	if err != nil {
+	_, refuses := errors.AsType[*refused](err)
+	switch {
+	case err == nil:
+		s.run(in)
+	case !patient || refuses || ctx.Err() != nil:
 		return nil, openError(err)
+	default:
+		s.pause(stateRestarting, classified(err))
+		s.lastExit = clean(oneLine(err))
 	}
 	if settings.sha256 == nil {
 		log.Warn("plugin is not pinned: without sha256 whatever lies there is run", "command", settings.command)
 	}
-	s.run(in)
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go s.supervise(ctx, in)
-	if in.about.GetChecks() {
+	go s.supervise(ctx, in, err)
+	if in == nil || in.about.GetChecks() { // it may check once it runs
 		return checkingSink{s}, nil
 	}
 	return s, nil

@@ -31,7 +31,8 @@ type Sink struct {
 	lastExit string
 }
 
-// checkingSink is a Sink whose plugin says that it checks messages.
+// checkingSink is a Sink whose plugin says that it checks messages, or has not said
+// anything yet.
 type checkingSink struct{ *Sink }
 
 var (
@@ -79,7 +80,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 // nothing: Deliver will tell. One that does not answer in time is an error.
 func (s checkingSink) Check(ctx context.Context, batch []*core.Message) error {
 	in, err := s.current()
-	if err != nil {
+	if err != nil || !in.about.GetChecks() {
 		return nil
 	}
 	return in.checkAll(ctx, batch)
@@ -152,6 +153,9 @@ func (s *Sink) run(in *instance) {
 		s.state = stateRunning
 	}
 }
+
+// ran tells whether the plugin has ever come to run.
+func (s *Sink) ran() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.starts > 0 }
 
 // pause has calls fail with why until the next run.
 func (s *Sink) pause(state string, why error) {

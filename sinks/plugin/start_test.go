@@ -48,7 +48,7 @@ func TestBadStarts(t *testing.T) {
 				s.mtls = false
 			}
 			began := time.Now()
-			sink, err := open(t.Context(), s, (&journal{}).log())
+			sink, err := open(t.Context(), s, (&journal{}).log(), false)
 			if err == nil {
 				sink.Close()
 				t.Fatal("it was opened")
@@ -69,7 +69,7 @@ func TestBadStarts(t *testing.T) {
 
 func TestFaultsOfThePluginsOwnSettings(t *testing.T) {
 	verifyNothingLeft(t)
-	_, err := open(t.Context(), settingsFor(t, "faults"), (&journal{}).log())
+	_, err := open(t.Context(), settingsFor(t, "faults"), (&journal{}).log(), true)
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != 2 {
 		t.Fatalf("got %v", err)
@@ -88,7 +88,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	began := time.Now()
-	if _, err := open(ctx, settingsFor(t, "silent"), (&journal{}).log()); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := open(ctx, settingsFor(t, "silent"), (&journal{}).log(), true); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	if took := time.Since(began); took > slack {

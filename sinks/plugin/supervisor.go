@@ -11,20 +11,25 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// supervise keeps the plugin running until ctx ends, then closes it. in runs.
-func (s *Sink) supervise(ctx context.Context, in *instance) {
+// supervise keeps the plugin running until ctx ends, then closes it. in runs, or is nil:
+// it did not start, and why says so.
+func (s *Sink) supervise(ctx context.Context, in *instance, why error) {
 	defer close(s.done)
 	defer s.out.settle()
 	plan := &restarts{pace: s.settings.pace}
 	for {
-		why := s.watch(ctx, in)
-		if ctx.Err() != nil {
-			s.pause(stateClosed, core.Classify(core.Retry, errClosed))
-			in.stop(s.settings.stopTimeout)
-			return
+		lived, onOne := time.Duration(0), false
+		if in != nil {
+			why = s.watch(ctx, in)
+			if ctx.Err() != nil {
+				s.pause(stateClosed, core.Classify(core.Retry, errClosed))
+				in.stop(s.settings.stopTimeout)
+				return
+			}
+			s.lose(in, why)
+			lived, onOne = time.Since(in.since), in.endedOnOne()
 		}
-		s.lose(in, why)
-		if in = s.restart(ctx, plan, why, time.Since(in.since), in.endedOnOne()); in == nil {
+		if in = s.restart(ctx, plan, why, lived, onOne); in == nil {
 			s.pause(stateClosed, core.Classify(core.Retry, errClosed))
 			return
 		}
@@ -130,6 +135,8 @@ func (s *Sink) tell(plan *restarts, why error, lived time.Duration, onOne bool) 
 		s.log.Debug("plugin went down again", "err", clean(oneLine(why)))
 	case plan.quarantined:
 		s.log.Error("plugin went down too often, it is quarantined", "err", clean(oneLine(why)), "tried_every", plan.calm)
+	case !s.ran():
+		s.log.Error("plugin does not start, its sink is blocked and its messages wait", "err", clean(oneLine(why)), "tried_again_in", plan.wait)
 	default:
 		s.log.Warn("plugin went down", "err", clean(oneLine(why)), "restart_in", plan.wait)
 	}
