@@ -176,7 +176,7 @@ func (i *Interceptor) prepare(m *Message, now time.Time) error {
 		return err
 	}
 	if _, ok := i.sinks[m.Sink]; !ok {
-		return Invalidf("sink", "no sink has the name %q", m.Sink)
+		return i.unknownSink(m.Sink)
 	}
 	m.Generated = m.ID == ""
 	return nil
@@ -237,10 +237,17 @@ func (i *Interceptor) checkRef(ref Ref) error {
 	if err := CheckID(ref.ID); err != nil {
 		return err
 	}
+	if len(ref.Key) > MaxKeyLen {
+		return Invalidf("key", "is longer than %d bytes", MaxKeyLen)
+	}
 	if _, ok := i.sinks[ref.Sink]; !ok && ref.Sink != "" {
-		return Invalidf("sink", "no sink has the name %q", Shorten(ref.Sink, 64))
+		return i.unknownSink(ref.Sink)
 	}
 	return nil
+}
+
+func (i *Interceptor) unknownSink(name string) *InvalidError {
+	return Invalidf("sink", "no sink has the name %q", Shorten(name, 64))
 }
 
 // find looks for ref in all sinks at once.
@@ -335,7 +342,8 @@ func (i *Interceptor) change(ctx context.Context, ref Ref, act func(context.Cont
 var ErrNoInspector = errors.New("the store can't list what it holds")
 
 // List returns one page of entries; no Query.Sinks means all sinks. See
-// Inspector.List; *InvalidError for a query that makes no sense.
+// Inspector.List; *InvalidError for a query that makes no sense, such as one that
+// names a sink or a state twice. So its work is bounded by the sinks that there are.
 func (i *Interceptor) List(ctx context.Context, query Query) (Page, error) {
 	inspector, ok := i.store.(Inspector)
 	if !ok {
@@ -344,23 +352,40 @@ func (i *Interceptor) List(ctx context.Context, query Query) (Page, error) {
 	if len(query.Sinks) == 0 {
 		query.Sinks = i.ordered
 	}
-	for _, name := range query.Sinks {
-		if _, ok := i.sinks[name]; !ok {
-			return Page{}, Invalidf("sink", "no sink has the name %q", Shorten(name, 64))
-		}
-	}
-	if err := checkQuery(query); err != nil {
+	if err := i.checkQuery(query); err != nil {
 		return Page{}, err
 	}
 	return inspector.List(ctx, query)
 }
 
-func checkQuery(query Query) error {
-	if query.Limit < 1 || query.Limit > MaxPage {
-		return Invalidf("limit", "must be 1 to %d", MaxPage)
+// maxCursor is more than any store's cursor has.
+const maxCursor = 512
+
+// checkQuery holds a query to what the sinks and states can give: the store does
+// work, and takes memory, for each that is named.
+func (i *Interceptor) checkQuery(query Query) error {
+	for n, name := range query.Sinks {
+		if _, ok := i.sinks[name]; !ok {
+			return i.unknownSink(name)
+		}
+		if slices.Contains(query.Sinks[:n], name) {
+			return Invalidf("sink", "is named twice: %q", name)
+		}
 	}
+	switch {
+	case query.Limit < 1 || query.Limit > MaxPage:
+		return Invalidf("limit", "must be 1 to %d", MaxPage)
+	case len(query.Topic) > MaxTopicLen:
+		return Invalidf("topic", "is longer than %d bytes", MaxTopicLen)
+	case len(query.Cursor) > maxCursor:
+		return ErrBadCursor
+	}
+	return checkStates(query.States)
+}
+
+func checkStates(states []State) error {
 	dead := 0
-	for _, state := range query.States {
+	for n, state := range states {
 		switch state {
 		case Scheduled, Retrying, Delivering:
 		case Dead, Expired:
@@ -368,8 +393,11 @@ func checkQuery(query Query) error {
 		default:
 			return Invalidf("state", "must be scheduled, retrying, delivering, dead or expired")
 		}
+		if slices.Contains(states[:n], state) {
+			return Invalidf("state", "is named twice: %q", state)
+		}
 	}
-	if dead > 0 && dead < len(query.States) {
+	if dead > 0 && dead < len(states) {
 		return Invalidf("state", "dead and expired can't be listed together with the others")
 	}
 	return nil

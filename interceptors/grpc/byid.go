@@ -9,13 +9,9 @@ import (
 
 // Get implements bridgev1.BridgeServiceServer.
 func (b *bridge) Get(ctx context.Context, request *bridgev1.GetRequest) (*bridgev1.GetResponse, error) {
-	ref, err := refOf(request.Ref)
-	if err != nil {
-		return nil, lookError(err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	entry, err := b.in.Get(ctx, ref)
+	entry, err := b.in.Get(ctx, refOf(request.Ref))
 	if err != nil {
 		return nil, lookError(err)
 	}
@@ -61,26 +57,18 @@ func (b *bridge) Discard(ctx context.Context, request *bridgev1.DiscardRequest) 
 // change serves a call by id that answers with a receipt. With an error the
 // library does not look at the response.
 func change(ctx context.Context, p *bridgev1.Ref, act func(context.Context, core.Ref) (core.Receipt, error)) (*bridgev1.Receipt, error) {
-	ref, err := refOf(p)
-	if err != nil {
-		return nil, changeError(core.Receipt{}, err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	receipt, err := act(ctx, ref)
+	receipt, err := act(ctx, refOf(p))
 	if err != nil {
 		return nil, changeError(receipt, err)
 	}
 	return receiptOf(receipt), nil
 }
 
-// refOf reads which message a call by id means.
-func refOf(p *bridgev1.Ref) (core.Ref, error) {
-	ref := core.Ref{ID: p.GetId(), Sink: p.GetSink(), Key: p.GetKey()}
-	if len(ref.Key) > core.MaxKeyLen {
-		return ref, core.Invalidf("key", "is longer than %d bytes", core.MaxKeyLen)
-	}
-	return ref, nil
+// refOf reads which message a call by id means; core checks it.
+func refOf(p *bridgev1.Ref) core.Ref {
+	return core.Ref{ID: p.GetId(), Sink: p.GetSink(), Key: p.GetKey()}
 }
 
 func whenOf(request *bridgev1.RescheduleRequest) (when core.When, err error) {

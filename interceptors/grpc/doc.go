@@ -28,7 +28,8 @@
 // Two requests are refused by the library before this package is asked, without
 // details, and end a stream at once: RESOURCE_EXHAUSTED for one that is larger
 // than the limit, also after gzip, and INTERNAL for what is not the protobuf that
-// is asked for, such as a string that is not UTF-8. They are not stored.
+// is asked for, such as a string that is not UTF-8, and for a ListRequest over
+// 64 KiB. They are not stored.
 //
 // # Streams
 //

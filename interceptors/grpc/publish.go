@@ -25,8 +25,8 @@ func (b *bridge) Publish(ctx context.Context, request *bridgev1.PublishRequest) 
 
 // checkCount bounds the messages of one request.
 func (b *bridge) checkCount(messages []*bridgev1.Message) error {
-	if n := len(messages); n > b.config.MaxBatch {
-		return statusOf(failure.Of(core.Invalidf("messages", "are %d; at most %d are allowed in one request", n, b.config.MaxBatch)), nothingDone)
+	if len(messages) > b.config.MaxBatch { // the codec has left out what is more
+		return statusOf(failure.Of(core.Invalidf("messages", "are more than %d, which are allowed in one request", b.config.MaxBatch)), nothingDone)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 	c := s.config
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(s.admit),
-		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name), c.MaxBatch, s.bridge.in.Limits().MaxHeaders}),
 		grpc.ChainUnaryInterceptor(s.surviveUnary),
 		grpc.ChainStreamInterceptor(s.surviveStream),
 		grpc.MaxRecvMsgSize(c.MaxBatchBytes),

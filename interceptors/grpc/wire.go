@@ -7,16 +7,21 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
 )
 
-// wire reads a request of the publish stream as clients commonly write it, into
-// few pieces of memory. At whatever else, such as a field that is not known, it
-// gives up: its methods return false, and the library is to read the request.
-// The encoding is that of https://protobuf.dev/programming-guides/encoding.
+// wire reads a request to publish into few pieces of memory, and no more of it
+// than may be accepted: of messages, headers and options it takes one more than is
+// allowed, so that they are refused, and leaves out the rest, which can be two
+// bytes each and take a hundred in memory. Fields that are not known are left out.
+// Its methods return false for what is not the protobuf that is asked for. The
+// encoding is that of https://protobuf.dev/programming-guides/encoding.
 type wire struct {
 	raw  []byte
 	text string // the same, for the strings to share
+
+	maxMessages, maxHeaders int
 
 	count int // of messages
 
@@ -27,7 +32,9 @@ type wire struct {
 	moments   []timestamppb.Timestamp
 }
 
-func newWire(raw []byte) *wire { return &wire{raw: raw, text: string(raw)} }
+func newWire(raw []byte, maxMessages, maxHeaders int) *wire {
+	return &wire{raw: raw, text: string(raw), maxMessages: maxMessages, maxHeaders: maxHeaders}
+}
 
 // Types of fields, which stand in the last three bits of a tag.
 const (
@@ -42,27 +49,30 @@ type field struct {
 	from, to int
 }
 
-// next reads the field at a position; its end is the position of the next.
+// next reads the field at a position; its end is the position of the next. Of a
+// field that is neither a varint nor bytes, only the tag and the end are told.
 func (w *wire) next(at, end int) (f field, ok bool) {
-	tag, n := protowire.ConsumeVarint(w.raw[at:end])
-	if n < 0 {
+	number, kind, n := protowire.ConsumeTag(w.raw[at:end])
+	if n < 0 || number > protowire.MaxValidNumber {
 		return f, false
 	}
 	at += n
-	value, n := protowire.ConsumeVarint(w.raw[at:end])
-	if n < 0 {
-		return f, false
-	}
-	at += n
-	switch tag % 8 {
+	f.tag = protowire.EncodeTag(number, kind)
+	switch kind {
 	case varintField:
-		return field{tag, value, at, at}, true
+		f.value, n = protowire.ConsumeVarint(w.raw[at:end])
+		f.from = at + n
 	case bytesField:
-		if value <= uint64(end-at) {
-			return field{tag, 0, at, at + int(value)}, true
+		size, head := protowire.ConsumeVarint(w.raw[at:end])
+		if head < 0 || size > uint64(end-at-head) {
+			return f, false
 		}
+		f.from, n = at+head, head+int(size)
+	default:
+		n = protowire.ConsumeFieldValue(number, kind, w.raw[at:end])
 	}
-	return f, false
+	f.to = at + n
+	return f, n >= 0
 }
 
 // each has read take every field between two positions.
@@ -79,34 +89,32 @@ func (w *wire) each(from, end int, read func(field) bool) bool {
 
 const (
 	requestSequence = 1<<3 | varintField
-	requestMessages = 2<<3 | bytesField
+	streamMessages  = 2<<3 | bytesField // of a PublishStreamRequest
+	publishMessages = 1<<3 | bytesField // of a PublishRequest
 )
 
-func (w *wire) request(r *bridgev1.PublishStreamRequest) bool {
-	n := 0
+// request reads a request whose messages have the tag.
+func (w *wire) request(tag uint64, sequence *uint64) ([]*bridgev1.Message, bool) {
 	if !w.each(0, len(w.raw), func(f field) bool {
-		if f.tag == requestMessages {
-			n++
+		if f.tag == tag {
+			w.count++
 		}
 		return true
 	}) {
-		return false
+		return nil, false
 	}
-	r.Reset()
-	r.Messages = make([]*bridgev1.Message, 0, n)
-	messages := make([]bridgev1.Message, n)
-	w.count = n
-	return w.each(0, len(w.raw), func(f field) bool {
-		switch f.tag {
-		case requestSequence:
-			r.Sequence = f.value
-			return true
-		case requestMessages:
-			m := &messages[len(r.Messages)]
-			r.Messages = append(r.Messages, m)
+	w.count = min(w.count, w.maxMessages+1)
+	pointers, messages := make([]*bridgev1.Message, 0, w.count), make([]bridgev1.Message, w.count)
+	return pointers, w.each(0, len(w.raw), func(f field) bool {
+		switch {
+		case f.tag == requestSequence && tag == streamMessages:
+			*sequence = f.value
+		case f.tag == tag && len(pointers) < w.count:
+			m := &messages[len(pointers)]
+			pointers = append(pointers, m)
 			return w.each(f.from, f.to, func(f field) bool { return w.message(m, f) })
 		}
-		return false
+		return true
 	})
 }
 
@@ -135,7 +143,8 @@ func (w *wire) message(m *bridgev1.Message, f field) (ok bool) {
 	return ok
 }
 
-func (w *wire) time(m *bridgev1.Message, f field) (ok bool) {
+func (w *wire) time(m *bridgev1.Message, f field) bool {
+	ok := true
 	switch f.tag {
 	case 9<<3 | bytesField:
 		m.Delay, ok = w.duration(m.Delay, f)
@@ -157,16 +166,20 @@ func (w *wire) string(f field) (string, bool) {
 func (w *wire) bytes(f field) []byte { return w.raw[f.from:f.to:f.to] }
 
 func (w *wire) header(m *bridgev1.Message, f field) bool {
+	if len(m.Headers) > w.maxHeaders {
+		return true
+	}
 	h := one(&w.headers, w.piece())
 	w.pointers = append(w.pointers, h) // behind those of the same message
 	n := len(w.pointers)
 	m.Headers = w.pointers[n-len(m.Headers)-1 : n : n]
-	return w.each(f.from, f.to, func(f field) (ok bool) {
+	return w.each(f.from, f.to, func(f field) bool {
+		ok := true
 		switch f.tag {
 		case 1<<3 | bytesField:
 			h.Name, ok = w.string(f)
 		case 2<<3 | bytesField:
-			h.Value, ok = w.bytes(f), true
+			h.Value = w.bytes(f)
 		}
 		return ok
 	})
@@ -174,7 +187,8 @@ func (w *wire) header(m *bridgev1.Message, f field) bool {
 
 func (w *wire) option(m *bridgev1.Message, f field) bool {
 	var name, value string
-	read := w.each(f.from, f.to, func(f field) (ok bool) {
+	read := w.each(f.from, f.to, func(f field) bool {
+		ok := true
 		switch f.tag {
 		case 1<<3 | bytesField:
 			name, ok = w.string(f)
@@ -186,20 +200,25 @@ func (w *wire) option(m *bridgev1.Message, f field) bool {
 	if m.Options == nil {
 		m.Options = make(map[string]string)
 	}
-	m.Options[name] = value
+	if _, known := m.Options[name]; known || len(m.Options) <= core.MaxOptions {
+		m.Options[name] = value
+	}
 	return read
 }
 
-// duration is the value of a field that must not have one: a second would be
-// merged with the first.
-func (w *wire) duration(already *durationpb.Duration, f field) (*durationpb.Duration, bool) {
-	d := one(&w.durations, w.piece())
-	return d, already == nil && w.each(f.from, f.to, func(f field) bool { return instant(&d.Seconds, &d.Nanos, f) })
+// duration is the value of a field; a second is merged with the first.
+func (w *wire) duration(d *durationpb.Duration, f field) (*durationpb.Duration, bool) {
+	if d == nil {
+		d = one(&w.durations, w.piece())
+	}
+	return d, w.each(f.from, f.to, func(f field) bool { return instant(&d.Seconds, &d.Nanos, f) })
 }
 
-func (w *wire) moment(already *timestamppb.Timestamp, f field) (*timestamppb.Timestamp, bool) {
-	t := one(&w.moments, w.piece())
-	return t, already == nil && w.each(f.from, f.to, func(f field) bool { return instant(&t.Seconds, &t.Nanos, f) })
+func (w *wire) moment(t *timestamppb.Timestamp, f field) (*timestamppb.Timestamp, bool) {
+	if t == nil {
+		t = one(&w.moments, w.piece())
+	}
+	return t, w.each(f.from, f.to, func(f field) bool { return instant(&t.Seconds, &t.Nanos, f) })
 }
 
 // instant takes one field of a Duration or a Timestamp.
@@ -209,8 +228,6 @@ func instant(seconds *int64, nanos *int32, f field) bool {
 		*seconds = int64(f.value)
 	case 2<<3 | varintField:
 		*nanos = int32(f.value)
-	default:
-		return false
 	}
 	return true
 }

@@ -61,6 +61,7 @@ func TestTokenIsNeeded(t *testing.T) {
 			t.Errorf("%s: got %d", path, a.status)
 		}
 	}
+	f = newFixture(t, Config{})
 	for _, path := range []string{"/v1/messages", "/v1/messages/a", "/v1/dead", "/v1/stats"} {
 		if a := f.do("GET", path, ""); a.status != 401 && a.status != 429 {
 			t.Errorf("%s: got %d", path, a.status)
@@ -139,6 +140,21 @@ func TestBrowsersOfOtherOrigins(t *testing.T) {
 	}
 	if a := f.do("POST", "/v1/publish/orders/t", "x", "Delaybridge-Delay: 1h", "Sec-Fetch-Site: same-origin"); a.status != 201 {
 		t.Errorf("got %d %s", a.status, a.text)
+	}
+	f = newFixture(t, Config{})
+	for _, path := range []string{"/v1/messages", "/v1/messages/a", "/v1/dead", "/v1/stats"} {
+		for _, header := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: https://elsewhere.example"} {
+			f.refused(f.do("GET", path, "", header), 403, "cross_origin")
+		}
+		for _, header := range []string{"Sec-Fetch-Site: none", "Sec-Fetch-Site: same-origin"} {
+			if a := f.do("GET", path, "", header); a.status == 403 {
+				t.Errorf("%s with %s: got %s", path, header, a.text)
+			}
+		}
+	}
+	f = newFixture(t, Config{Tokens: []string{goodToken}})
+	if a := f.do("GET", "/v1/messages", "", "Sec-Fetch-Site: cross-site", bearer(goodToken)); a.status != 200 {
+		t.Errorf("with a token: got %d %s", a.status, a.text)
 	}
 }
 

@@ -259,6 +259,9 @@ func (e *envelope) options() (map[string]string, error) {
 		if _, twice := options[option]; twice {
 			return core.Invalidf("options", "have the name %s twice", echo(option))
 		}
+		if len(options) == core.MaxOptions {
+			return core.Invalidf("options", "are more than %d", core.MaxOptions)
+		}
 		if e.peek() != '"' {
 			return core.Invalidf("options", "must have strings for values")
 		}

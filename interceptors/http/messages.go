@@ -83,9 +83,6 @@ func refOf(r *http.Request) (core.Ref, error) {
 	case query.Has("key_base64"):
 		ref.Key, err = decodeBase64("key_base64", query.Get("key_base64"))
 	}
-	if err == nil && len(ref.Key) > core.MaxKeyLen {
-		err = core.Invalidf("key", "is longer than %d bytes", core.MaxKeyLen)
-	}
 	return ref, err
 }
 
