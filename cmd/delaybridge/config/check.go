@@ -226,14 +226,14 @@ func (d *decoder) has(path string) bool {
 	return ok
 }
 
-// show quotes a value, unless it may be a secret.
+// show quotes a value that is harmless.
 func (d *decoder) show(path, value string) string {
 	p := d.places[path]
 	at := cmp.Or(p.value, p.key)
 	if at == nil || !d.shown[at] || strings.Contains(at.Value, "${") {
-		return "***"
+		return mask
 	}
-	return strconv.Quote(core.Shorten(value, 64))
+	return strconv.Quote(value)
 }
 
 func item(path string, n int) string { return path + "[" + strconv.Itoa(n) + "]" }

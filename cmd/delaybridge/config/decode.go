@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -18,7 +19,7 @@ import (
 // Faults. It opens nothing; see Load for what concerns other files.
 func Decode(name string, text []byte, options Options) (*Config, error) {
 	clean := strings.ReplaceAll(strings.TrimPrefix(string(text), "\uFEFF"), "\r\n", "\n")
-	c := &Config{source: newSource(name, clean)}
+	c := &Config{source: newSource(name, clean, new(Config).fields(options))}
 	d := decoder{source: c.source, options: options.withDefaults()}
 	body, f := c.source.parse(clean)
 	if f != nil {
@@ -128,17 +129,21 @@ func (d *decoder) entries(path string, node ast.Node) []entry {
 	entries, first := make([]entry, 0, len(values)), map[string]int{}
 	for _, v := range values {
 		key := v.Key.GetToken()
+		e := entry{key.Value, key, v.Value}
+		if (path == "sinks" || path == "intakes") && isSection(v.Value) && core.CheckSinkName(key.Value) == nil {
+			d.shown[key] = true // a name, which stands in logs and ids
+		}
 		if _, plain := v.Key.(ast.ScalarNode); !plain || key.Type == token.MergeKeyType {
 			d.failAt(key, path, "unsupported", "only plain keys can be used here")
 			continue
 		}
 		if line, repeated := first[key.Value]; repeated {
-			d.failAt(key, path, "duplicate-key", "key %q is there already, in line %d", core.Shorten(key.Value, 64), line)
+			d.failAt(key, path, "duplicate-key", "key %s is there already, in line %d", d.quotedName(e), line)
 			continue
 		}
 		first[key.Value] = key.Position.Line
 		d.places[join(path, key.Value)] = place{key: key, value: start(v.Value)}
-		entries = append(entries, entry{key.Value, key, v.Value})
+		entries = append(entries, e)
 	}
 	return entries
 }
@@ -148,7 +153,11 @@ func (d *decoder) unknownKey(path string, e entry, fields []field) {
 	for n, f := range fields {
 		names[n] = f.name
 	}
-	d.failAt(e.key, path, "unknown-key", "unknown key %q%s", core.Shorten(e.name, 64), didYouMean(nearest(e.name, names)))
+	hint := nearest(e.name, names)
+	if hint != "" {
+		d.shown[e.key] = true // a slip of a name that is known
+	}
+	d.failAt(e.key, path, "unknown-key", "unknown key %s%s", d.quotedName(e), didYouMean(hint))
 }
 
 func didYouMean(hint string) string {
@@ -185,7 +194,7 @@ func (d *decoder) value(path string, f field, e entry) {
 	case f.each != nil:
 		for _, e := range d.entries(path, e.value) {
 			if err := core.CheckSinkName(e.name); err != nil {
-				d.failAt(e.key, path, "bad-name", "the name %q %s", core.Shorten(e.name, 64), err.Reason)
+				d.failAt(e.key, path, "bad-name", "the name %s %s", d.quotedName(e), err.Reason)
 				continue
 			}
 			d.section(join(path, e.name), f.each(e.name), e.value)
@@ -222,7 +231,7 @@ func (d *decoder) scalar(path string, f field, node ast.Node, set func(string) e
 	at := node.GetToken()
 	secret := f.secret || hasUserinfo(raw)
 	d.note(path, at, raw, secret)
-	value, err := expand(raw, d.options.LookupEnv)
+	value, err := d.expand(raw)
 	switch {
 	case err != nil:
 		d.badValue(at, path, "", err)
@@ -233,12 +242,25 @@ func (d *decoder) scalar(path string, f field, node ast.Node, set func(string) e
 	case quoted && f.bare && !value.fromEnv:
 		d.failAt(at, path, "wrong-type", "is text; write it without quotes to make it a %s", f.kind)
 	default:
-		shown := fmt.Sprintf("%q ", core.Shorten(value.text, 64))
-		if secret || value.fromEnv {
-			shown = "*** "
+		err := set(value.text)
+		if !secret && !value.fromEnv && (hintOf(err) != "" || slices.Contains(f.known, value.text)) {
+			d.shown[at] = true // one of the values that are known, or a slip of one
 		}
-		d.badValue(at, path, shown, set(value.text))
+		shown := mask + " "
+		if d.shown[at] && !value.fromEnv {
+			shown = strconv.Quote(value.text) + " "
+		}
+		d.badValue(at, path, shown, err)
 	}
+}
+
+// expand is expand with the variables that there are; what they hold is not shown.
+func (d *decoder) expand(raw string) (expanded, error) {
+	value, err := expand(raw, d.options.LookupEnv)
+	if value.fromEnv {
+		d.values = append(d.values, value.text)
+	}
+	return value, err
 }
 
 func parent(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }
@@ -248,7 +270,7 @@ func parent(path string) string { return path[:max(0, strings.LastIndexAny(path,
 func (d *decoder) note(path string, at *token.Token, raw string, secret bool) {
 	switch {
 	case !secret:
-		d.shown[at] = true
+		d.shown[at] = harmless.MatchString(raw)
 	case !strings.Contains(raw, "${") && !strings.HasPrefix(raw, hashPrefix) && !isPlainURL(raw):
 		d.exposed = append(d.exposed, exposure{path, at})
 	}
@@ -261,14 +283,21 @@ func (d *decoder) badValue(at *token.Token, path, shown string, err error) {
 	if err == nil {
 		return
 	}
-	code, hint := "bad-value", ""
+	code, hint := "bad-value", hintOf(err)
 	if v, ok := errors.AsType[*valueError](err); ok {
-		code, hint = v.code, v.hint
+		code = v.code
 	}
-	if shown == "*** " {
+	if strings.HasPrefix(shown, mask) {
 		hint = "" // it would give away the value
 	}
 	d.failAt(at, path, code, "%s%s%s", shown, err, didYouMean(hint))
+}
+
+func hintOf(err error) string {
+	if v, ok := errors.AsType[*valueError](err); ok {
+		return v.hint
+	}
+	return ""
 }
 
 // scalarText returns the text of a scalar as it is written, and whether it is

@@ -3,6 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +33,15 @@ func decode(text string, pairs ...string) (*Config, error) {
 }
 
 // lines joins what a fault is expected to print.
+func exampleText(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../config.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func lines(l ...string) string { return strings.Join(l, "\n") }
 
 func TestFaultsAsPrinted(t *testing.T) {
@@ -66,7 +78,7 @@ func TestFaultsAsPrinted(t *testing.T) {
 		},
 		"C2 unknown key without a likely one": {
 			text: good + "zebra: 1\n",
-			want: lines(`c.yaml:3:1: error: unknown key "zebra" [unknown-key]`, `    zebra: ***`, `    ^`),
+			want: lines(`c.yaml:3:1: error: unknown key *** [unknown-key]`, `    ***: ***`, `    ^`),
 		},
 		"C2 duplicate key": {
 			text: good + "log:\n  level: info\n  level: warn\n",
@@ -86,7 +98,7 @@ func TestFaultsAsPrinted(t *testing.T) {
 			text: good + "log:\n\tlevel: info\n",
 			want: lines(
 				"c.yaml:4:1: error: found character '\t' that cannot start any token; indent with spaces, not with tabs [syntax]",
-				"    ***\tlevel: ***",
+				"    \tlevel: ***",
 				"    ^"),
 		},
 		"C4 larger than 1 MiB": {
@@ -159,8 +171,8 @@ func TestFaultsAsPrinted(t *testing.T) {
 		"C8 password in the wrong place": {
 			text: good + "log: {level: info, pasword: hunter2}\n",
 			want: lines(
-				`c.yaml:3:20: error: log: unknown key "pasword" [unknown-key]`,
-				`    log: {level: info, pasword: ***}`,
+				`c.yaml:3:20: error: log: unknown key *** [unknown-key]`,
+				`    log: {level: info, ***: ***}`,
 				`                       ^`),
 		},
 		"C11 open without tokens": {
@@ -181,14 +193,14 @@ func TestFaultsAsPrinted(t *testing.T) {
 			text: "store: {redis: {addrs: [\"a:1\", \"b:2\"], cluster: true, db: 1}}\nsinks: {a: {type: console}}\n",
 			want: lines(
 				`c.yaml:1:59: error: store.redis.db: must be 0, as cluster is true [conflict]`,
-				`    store: {redis: {addrs: ["a:1", "b:2"], cluster: true, db: 1}}`,
-				`                                                              ^`),
+				`    store: {redis: {addrs: [***, ***], cluster: true, db: 1}}`,
+				`                                                          ^`),
 		},
 		"C15 certificate without key": {
 			text: good + "http: {tls_cert: a.pem}\n",
 			want: lines(
 				`c.yaml:3:18: error: http.tls_cert: needs http.tls_key as well [conflict]`,
-				`    http: {tls_cert: a.pem}`,
+				`    http: {tls_cert: ***}`,
 				`                     ^`),
 		},
 		"unset variable": {
@@ -218,15 +230,15 @@ func TestFaultsAsPrinted(t *testing.T) {
 			text: good + "log: {level: \"${1}\"}\n",
 			want: lines(
 				`c.yaml:3:14: error: log.level: has a reference that is not ${VAR} or ${VAR:-default}; write $$ for a $ [bad-reference]`,
-				`    log: {level: "${1}"}`,
+				`    log: {level: ***}`,
 				`                 ^`),
 		},
 		"reference in a flow section without quotes": {
 			text: "a: {b: ${C}, d: 1}\n",
 			want: lines(
 				`c.yaml:1:9: error: ',' or '}' must be specified; within { } and [ ], write "${VAR}" in quotes [syntax]`,
-				`    a: {b: ***{***}, d: ***}`,
-				`              ^`),
+				`    ***: {***: ***{***}, ***: ***}`,
+				`                  ^`),
 		},
 		"no value": {
 			text: good + "log: {level: }\n",
@@ -264,17 +276,17 @@ func TestFaultsAsPrinted(t *testing.T) {
 			text: "store: {redis: {addrs: [\"h:1\"]}}\nsinks: {a: {timeout: 1s}, b: 5}\n",
 			want: lines(
 				`c.yaml:2:12: error: sinks.a: has no type [missing]`,
-				`    sinks: {a: {timeout: 1s}, b: ***}`,
+				`    sinks: {a: {timeout: 1s}, ***: ***}`,
 				`               ^`,
 				`c.yaml:2:30: error: sinks.b: is a single value, must be a section [wrong-type]`,
-				`    sinks: {a: {timeout: 1s}, b: ***}`,
-				`                                 ^`),
+				`    sinks: {a: {timeout: 1s}, ***: ***}`,
+				`                                   ^`),
 		},
 		"sink name that reaches elsewhere": {
 			text: "store: {redis: {addrs: [\"h:1\"]}}\nsinks: {\"a:b{c}\": {type: console}}\n",
 			want: lines(
-				`c.yaml:2:9: error: sinks: the name "a:b{c}" may hold A-Z a-z 0-9 . _ - only and begins with a letter or digit [bad-name]`,
-				`    sinks: {"a:b{c}": {type: ***}}`,
+				`c.yaml:2:9: error: sinks: the name *** may hold A-Z a-z 0-9 . _ - only and begins with a letter or digit [bad-name]`,
+				`    sinks: {***: {type: ***}}`,
 				`            ^`),
 		},
 		"list where one value belongs": {
@@ -293,14 +305,14 @@ func TestFaultsAsPrinted(t *testing.T) {
 			want: `c.yaml:3:14: error: control character U+001B [syntax]`,
 		},
 		"columns count characters": {
-			text: good + "log: {ü: 1, lvl: 2}\n",
+			text: good + "log: {ü: 1, levl: 2}\n",
 			want: lines(
-				`c.yaml:3:7: error: log: unknown key "ü" [unknown-key]`,
-				`    log: {ü: ***, lvl: ***}`,
+				`c.yaml:3:7: error: log: unknown key *** [unknown-key]`,
+				`    log: {***: ***, levl: ***}`,
 				`          ^`,
-				`c.yaml:3:13: error: log: unknown key "lvl" [unknown-key]`,
-				`    log: {ü: ***, lvl: ***}`,
-				`                  ^`),
+				`c.yaml:3:13: error: log: unknown key "levl" (did you mean "level"?) [unknown-key]`,
+				`    log: {***: ***, levl: ***}`,
+				`                    ^`),
 		},
 	}
 	for name, tt := range tests {
@@ -356,6 +368,78 @@ func TestSecretsNeverShow(t *testing.T) {
 	}
 }
 
+// TestPlantedSecretNeverShows plants a secret at every key and every value of the
+// example, as YAML is written by hand and as it goes wrong.
+func TestPlantedSecretNeverShows(t *testing.T) {
+	styles := []string{"S", "'S'", `"S"`, "!S", "!!str S", "! S", "&S x", "*S", "|S", ">S", "|\n      S", ">-\n  S: x", "%S", "@S", "`S", "?S", "? S",
+		"[S]", "[S", "{S: x}", "{S: {}}", "{x: S}", "{S}", "- S", "x S", "x\n  S", "x\nS", `"x` + "\n" + `   S", y: 1`, "S: x", "x: S", `"S`, "'S", "u:S@h:1",
+		"redis://u:S@h:x", "#S", "x #S", "<<: S", "[a, S: x]", "${S", "${A:-S}", "2m S", "S2m", "true S", "127.0.0.1:1 S", "a: S: b"}
+	plant := func(text string) string { return strings.ReplaceAll(text, "S", planted) }
+	var texts []string
+	for _, section := range regexp.MustCompile(`(?m)^[a-z]+:(\n| .*\n)([ #].*\n|\n)*`).FindAllString(exampleText(t), -1) {
+		lines := strings.Split(section, "\n")
+		for n, line := range lines {
+			key, _, ok := strings.Cut(line, ":")
+			if !ok || strings.Contains(key, "#") {
+				continue
+			}
+			with := func(line string) {
+				texts = append(texts, strings.Join(slices.Concat(lines[:n], []string{line}, lines[n+1:]), "\n"))
+			}
+			for _, style := range styles {
+				with(key + ": " + plant(style))
+			}
+			indent := key[:len(key)-len(strings.TrimLeft(key, " "))]
+			for _, style := range []string{"S: x", "S:", "S", "'S': x", "!S x: y", "- S", "? S", "<<: S", "? [S]\n" + indent + ": x", "&S x: y", "*S : y"} {
+				with(indent + plant(style))
+			}
+		}
+	}
+	if len(texts) < 5000 {
+		t.Errorf("only %d files", len(texts))
+	}
+	for _, text := range texts { // all lack something, too
+		if _, err := decode(text); err == nil {
+			t.Errorf("no fault in\n%s", text)
+		} else {
+			checkPlanted(t, text, err)
+		}
+	}
+}
+
+// planted is what must not be shown. No sink can have it for a name, which would
+// be shown.
+const planted = "S3CR3T/hunter2+x"
+
+func checkPlanted(t *testing.T, text string, err error) {
+	t.Helper()
+	for _, part := range []string{"S3CR3T", "hunter2"} {
+		if strings.Contains(err.Error(), part) {
+			at := max(0, strings.Index(text, planted)-80)
+			t.Errorf("a part of the secret shows:\n%s\nin\n%s", err, text[at:min(len(text), at+200)])
+			return
+		}
+	}
+}
+
+// FuzzPlantedSecret plants it anywhere in the example, between any two texts.
+func FuzzPlantedSecret(f *testing.F) {
+	example := strings.Split(exampleText(f), "\n")
+	for n, around := range []string{"!", "|", "\"\n", "? ", "{", "[", "&", ": "} {
+		f.Add(uint16(20+n), uint16(15), around, "\n")
+	}
+	f.Add(uint16(64), uint16(15), "|", "0")
+	f.Fuzz(func(t *testing.T, line, column uint16, before, after string) {
+		n := int(line) % len(example)
+		at := int(column) % (len(example[n]) + 1)
+		planting := example[n][:at] + before + planted + after + example[n][at:]
+		text := strings.Join(slices.Concat(example[:n], []string{planting}, example[n+1:]), "\n")
+		if _, err := decode(text, "S3CR3T", "x"); err != nil {
+			checkPlanted(t, text, err)
+		}
+	})
+}
+
 func TestFaultOfAPart(t *testing.T) {
 	c, err := decode("store: {redis: {addrs: [\"h:1\"]}}\nsinks:\n  k:\n    type: kafka\n    config:\n      brokers:\n      - good:1\n      - bad\n      sasl: {password: hunter2}\n")
 	if err != nil {
@@ -364,10 +448,10 @@ func TestFaultOfAPart(t *testing.T) {
 	got := c.Fault("sinks.k.config", errors.Join(
 		fmt.Errorf("open: %w", core.Invalidf("brokers[1]", "is not host:port")),
 		core.Invalidf("sasl.mechanism", "is missing"),
-		errors.New("can't be used"),
+		errors.New("can't be used with hunter2 on good:1"),
 	))
 	want := lines(
-		`c.yaml:6:7: error: sinks.k.config: can't be used [refused]`,
+		`c.yaml:6:7: error: sinks.k.config: can't be used with *** on *** [refused]`,
 		`          brokers:`,
 		`          ^`,
 		`c.yaml:8:9: error: sinks.k.config.brokers[1]: is not host:port [refused]`,

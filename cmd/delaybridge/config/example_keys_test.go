@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 )
@@ -10,12 +9,7 @@ import (
 // TestExampleHasEveryKey walks the table: each key is in config.example.yaml,
 // with its default and a comment.
 func TestExampleHasEveryKey(t *testing.T) {
-	const path = "../../../config.example.yaml"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := decode(string(text))
+	c, err := decode(exampleText(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +57,7 @@ func comment(lines []string, n int) string {
 
 // FuzzDecode: whatever the file, there is a configuration or a list of faults.
 func FuzzDecode(f *testing.F) {
-	example, err := os.ReadFile("../../../config.example.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(string(example))
+	f.Add(exampleText(f))
 	f.Add(good)
 	f.Add("a: &x [1, {b: *x}]\n<<: *x\n? - c\n: |\n  d\n")
 	f.Add("store: {redis: {url: \"${A:-redis://h}\", db: 0x1, tls: {}}}\nsinks: {a: {type: console, config: {x: !!str 1}}}\n")

@@ -13,8 +13,8 @@ type Fault struct {
 	Line, Column int // from 1, in characters
 	Text         string
 	Code         string // in one word, such as unknown-key
-	// Source is the line at fault without its comment, every value that may be
-	// a secret being ***; empty if there is nothing to show.
+	// Source is the line at fault without its comment, whatever may be a secret
+	// being ***, as in Text; empty if there is nothing to show.
 	Source string
 	caret  int
 }
@@ -66,10 +66,10 @@ func (s *source) render(faults []fault) error {
 	slices.SortStableFunc(faults, func(a, b fault) int {
 		return cmp.Or(a.line-b.line, a.column-b.column)
 	})
-	out := make(Faults, 0, len(faults))
+	out, cleaner := make(Faults, 0, len(faults)), s.cleaner()
 	for _, f := range slices.Compact(faults) {
 		text, caret := s.excerpt(f.line, f.column)
-		out = append(out, Fault{File: s.name, Line: f.line, Column: f.column, Text: f.text, Code: f.code, Source: text, caret: caret})
+		out = append(out, Fault{File: s.name, Line: f.line, Column: f.column, Text: cleaner.Replace(f.text), Code: f.code, Source: text, caret: caret})
 	}
 	return out
 }

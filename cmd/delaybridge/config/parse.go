@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -121,8 +122,12 @@ func (s *source) syntaxFault(err error) *fault {
 		return &fault{1, 1, "syntax", "the file is not YAML that can be read"}
 	}
 	at := syntax.GetToken().Position
-	return &fault{at.Line, at.Column, "syntax", printable(syntax.GetMessage()) + s.hint(at.Line)}
+	said := quoted.ReplaceAllString(printable(syntax.GetMessage()), mask)
+	return &fault{at.Line, at.Column, "syntax", said + s.hint(at.Line)}
 }
+
+// quoted is what the parser quotes of the file.
+var quoted = regexp.MustCompile(`".+"`)
 
 // hint says what a syntax error in a line often comes from.
 func (s *source) hint(line int) string {

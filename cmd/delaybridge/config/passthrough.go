@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
@@ -34,6 +36,9 @@ func (d *decoder) json(out *bytes.Buffer, path string, node ast.Node) {
 	case *ast.MappingNode, *ast.MappingValueNode:
 		out.WriteByte('{')
 		for i, e := range d.entries(path, node) {
+			if nearest(e.name, strings.Fields(wordsOfParts)) != "" {
+				d.shown[e.key] = true // a slip
+			}
 			writeComma(out, i)
 			writeText(out, e.name)
 			out.WriteByte(':')
@@ -66,7 +71,7 @@ func (d *decoder) jsonScalar(out *bytes.Buffer, path string, node ast.Node) {
 		d.jsonText(out, path, raw, node.GetToken())
 	case *ast.BoolNode:
 		value, err := parseBool(raw)
-		d.badValue(node.GetToken(), path, fmt.Sprintf("%q ", raw), err)
+		d.badValue(node.GetToken(), path, strconv.Quote(raw)+" ", err) // YAML's True and TRUE
 		fmt.Fprint(out, value)
 	default:
 		if _, err := parseDecimal(raw); err != nil {
@@ -80,7 +85,7 @@ func (d *decoder) jsonText(out *bytes.Buffer, path, raw string, at *token.Token)
 	if secretKey.MatchString(path) || hasUserinfo(raw) {
 		d.note(path, at, raw, true)
 	}
-	value, err := expand(raw, d.options.LookupEnv)
+	value, err := d.expand(raw)
 	d.badValue(at, path, "", err)
 	writeText(out, value.text)
 }

@@ -19,6 +19,7 @@ type field struct {
 
 	secret   bool
 	required bool
+	known    []string // what a value may be, if it is one of a few
 
 	set    func(text string) error      // scalar
 	add    func(text string) error      // an element of a list
@@ -238,5 +239,6 @@ func texts(name string, dst *[]string, doc string) field {
 }
 
 func oneOf(name string, dst *string, def, doc string, known ...string) field {
-	return field{name: name, def: def, doc: doc, kind: "text", set: func(text string) error { *dst = text; return knownValue(text, known) }}
+	return field{name: name, def: def, doc: doc, kind: "text", known: known,
+		set: func(text string) error { *dst = text; return knownValue(text, known) }}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -8,14 +9,18 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// source is the file as it was read: where every key stands, and which values
-// may be shown.
+// source is the file as it was read: where every key stands, and what of it may
+// be shown. Nothing is, unless its form or its place says that it is no secret:
+// people forget quotes, colons and line ends.
 type source struct {
 	name   string
 	lines  []string
 	tokens token.Tokens
 	places map[string]place
-	shown  map[*token.Token]bool // values of known keys that are no secrets
+	known  map[string]bool       // names of settings, and common values
+	shown  map[*token.Token]bool // what else may be shown
+	// values are what variables were replaced by, which is never shown.
+	values []string
 	// exposed has the values that look like secrets and are written out.
 	exposed []exposure
 }
@@ -28,9 +33,25 @@ type exposure struct {
 	at   *token.Token
 }
 
-func newSource(name, text string) *source {
-	return &source{name: name, lines: strings.Split(text, "\n"),
-		places: map[string]place{}, shown: map[*token.Token]bool{}}
+func newSource(name, text string, table []field) *source {
+	s := &source{name: name, lines: strings.Split(text, "\n"),
+		places: map[string]place{}, known: map[string]bool{}, shown: map[*token.Token]bool{}}
+	for name := range strings.FieldsSeq(wordsOfParts) {
+		s.known[name] = true
+	}
+	s.learn(table)
+	return s
+}
+
+// learn notes the names of the table.
+func (s *source) learn(table []field) {
+	for _, f := range table {
+		s.known[f.name] = true
+		s.learn(f.fields)
+		if f.each != nil {
+			s.learn(f.each("x"))
+		}
+	}
 }
 
 // position returns where path, or else the closest section around it, stands.
@@ -64,7 +85,7 @@ func start(node ast.Node) *token.Token {
 // maxExcerpt is the longest line, in bytes, that is shown.
 const maxExcerpt = 500
 
-// excerpt returns the line with all but known and harmless values masked, and
+// excerpt returns the line with all but what is known to be harmless masked, and
 // how many characters of it stand before column.
 func (s *source) excerpt(line, column int) (text string, caret int) {
 	if line > len(s.lines) || len(s.lines[line-1]) > maxExcerpt {
@@ -78,7 +99,7 @@ func (s *source) excerpt(line, column int) (text string, caret int) {
 		if t.Position.Line != line || from < end || from > len(runes) {
 			continue
 		}
-		out.WriteString(string(runes[end:from]))
+		out.WriteString(blank(string(runes[end:from])))
 		if column-1 == from {
 			caret = len([]rune(out.String()))
 		}
@@ -86,11 +107,7 @@ func (s *source) excerpt(line, column int) (text string, caret int) {
 			return printable(strings.TrimRight(out.String(), " \t")), caret
 		}
 		end = min(len(runes), from+width(t))
-		if s.isHidden(t) {
-			out.WriteString("***")
-			continue
-		}
-		out.WriteString(string(runes[from:end]))
+		out.WriteString(s.masked(t, string(runes[from:end])))
 	}
 	if end == 0 {
 		return "", 0 // inside a text of several lines
@@ -104,15 +121,31 @@ func width(t *token.Token) int {
 	return len([]rune(strings.TrimRight(first, " \r")))
 }
 
-// isHidden tells whether t is a value that may be a secret. Keys are not.
-func (s *source) isHidden(t *token.Token) bool {
-	switch {
-	case t.Type == token.InvalidType, t.Type == token.UnknownType:
-		return true
-	case isScalar(t):
-		return !isKey(t) && !s.shown[t]
+const mask = "***"
+
+// blank is what stands between two tokens: white space, or else the end of a text
+// of several lines.
+func blank(text string) string {
+	if strings.TrimSpace(text) != "" {
+		return mask
 	}
-	return false
+	return text
+}
+
+// signs are what the structure of YAML is written in.
+var signs = regexp.MustCompile(`^([-:,?&*!|>{}\[\]]|[|>][-+]?[1-9]?|<<|---|\.\.\.)?$`)
+
+// masked returns piece, which stands for t, or what may be shown of it. What YAML
+// takes for a tag, an anchor or the head of a block may be the secret that
+// somebody forgot to quote.
+func (s *source) masked(t *token.Token, piece string) string {
+	switch {
+	case s.shown[t], isKey(t) && s.known[t.Value]:
+		return piece
+	case signs.MatchString(piece):
+		return piece
+	}
+	return mask
 }
 
 // isKey takes the second word of "password: hunter2: x" for a value.
@@ -121,17 +154,6 @@ func isKey(t *token.Token) bool {
 		return false
 	}
 	return t.Prev == nil || t.Prev.Type != token.MappingValueType || t.Prev.Position.Line != t.Position.Line
-}
-
-func isScalar(t *token.Token) bool {
-	switch t.Type {
-	case token.MappingValueType, token.MappingStartType, token.MappingEndType, token.MappingKeyType,
-		token.SequenceEntryType, token.SequenceStartType, token.SequenceEndType, token.CollectEntryType,
-		token.CommentType, token.LiteralType, token.FoldedType, token.MergeKeyType, token.AnchorType,
-		token.AliasType, token.TagType, token.DocumentHeaderType, token.DocumentEndType:
-		return false
-	}
-	return true
 }
 
 func printable(s string) string {

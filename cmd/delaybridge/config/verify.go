@@ -49,7 +49,7 @@ func LoadVerify(path string, capabilities []string) (*Verify, error) {
 // DecodeVerify reads it from the text of the named file.
 func DecodeVerify(name string, text []byte, options Options, capabilities []string) (*Verify, error) {
 	clean := strings.ReplaceAll(strings.TrimPrefix(string(text), "\uFEFF"), "\r\n", "\n")
-	d := decoder{source: newSource(name, clean), options: options.withDefaults()}
+	d := decoder{source: newSource(name, clean, new(Verify).fields(capabilities)), options: options.withDefaults()}
 	body, f := d.parse(clean)
 	if f != nil {
 		return nil, d.render([]fault{*f})
