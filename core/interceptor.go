@@ -17,11 +17,13 @@ type Interceptor struct {
 	limits  Limits
 	sinks   map[string]*Dispatcher
 	ordered []string
+	health  health
 }
 
 // NewInterceptor returns the way in to store for messages to the given sinks.
 func NewInterceptor(store Store, limits Limits, sinks ...*Dispatcher) *Interceptor {
-	i := &Interceptor{store: store, limits: limits.withDefaults(), sinks: make(map[string]*Dispatcher, len(sinks))}
+	i := &Interceptor{store: store, limits: limits.withDefaults(), sinks: make(map[string]*Dispatcher, len(sinks)),
+		health: health{looking: make(chan struct{}, 1)}}
 	for _, d := range sinks {
 		i.sinks[d.Name] = d
 		i.ordered = append(i.ordered, d.Name)
@@ -336,134 +338,6 @@ func (i *Interceptor) change(ctx context.Context, ref Ref, act func(context.Cont
 		return Receipt{}, err
 	}
 	return act(ctx, ref)
-}
-
-// ErrNoInspector: the store can't list or count what it holds.
-var ErrNoInspector = errors.New("the store can't list what it holds")
-
-// List returns one page of entries; no Query.Sinks means all sinks. See
-// Inspector.List; *InvalidError for a query that makes no sense, such as one that
-// names a sink or a state twice. So its work is bounded by the sinks that there are.
-func (i *Interceptor) List(ctx context.Context, query Query) (Page, error) {
-	inspector, ok := i.store.(Inspector)
-	if !ok {
-		return Page{}, ErrNoInspector
-	}
-	if len(query.Sinks) == 0 {
-		query.Sinks = i.ordered
-	}
-	if err := i.checkQuery(query); err != nil {
-		return Page{}, err
-	}
-	return inspector.List(ctx, query)
-}
-
-// maxCursor is more than any store's cursor has.
-const maxCursor = 512
-
-// checkQuery holds a query to what the sinks and states can give: the store does
-// work, and takes memory, for each that is named.
-func (i *Interceptor) checkQuery(query Query) error {
-	for n, name := range query.Sinks {
-		if _, ok := i.sinks[name]; !ok {
-			return i.unknownSink(name)
-		}
-		if slices.Contains(query.Sinks[:n], name) {
-			return Invalidf("sink", "is named twice: %q", name)
-		}
-	}
-	switch {
-	case query.Limit < 1 || query.Limit > MaxPage:
-		return Invalidf("limit", "must be 1 to %d", MaxPage)
-	case len(query.Topic) > MaxTopicLen:
-		return Invalidf("topic", "is longer than %d bytes", MaxTopicLen)
-	case len(query.Cursor) > maxCursor:
-		return ErrBadCursor
-	}
-	return checkStates(query.States)
-}
-
-func checkStates(states []State) error {
-	dead := 0
-	for n, state := range states {
-		switch state {
-		case Scheduled, Retrying, Delivering:
-		case Dead, Expired:
-			dead++
-		default:
-			return Invalidf("state", "must be scheduled, retrying, delivering, dead or expired")
-		}
-		if slices.Contains(states[:n], state) {
-			return Invalidf("state", "is named twice: %q", state)
-		}
-	}
-	if dead > 0 && dead < len(states) {
-		return Invalidf("state", "dead and expired can't be listed together with the others")
-	}
-	return nil
-}
-
-// SinkReport is what Stats tells about one sink: what is stored for it, by all
-// instances, and what this instance has done since it started.
-type SinkReport struct {
-	SinkStats
-	Totals
-	// Paused is why this instance holds the sink's messages back; empty: it
-	// does not, and PausedSince is zero.
-	Paused      string
-	PausedSince time.Time
-	// Facts is what the sink of this instance tells about itself (see
-	// Describer); nil if it does not.
-	Facts map[string]string
-}
-
-// Stats reports on every sink, in the order configured.
-func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
-	inspector, ok := i.store.(Inspector)
-	if !ok {
-		return nil, ErrNoInspector
-	}
-	stats, err := inspector.Stats(ctx, i.ordered...)
-	if err != nil {
-		return nil, err
-	}
-	reports := make([]SinkReport, len(stats))
-	for n, s := range stats {
-		d := i.sinks[s.Sink]
-		reports[n] = SinkReport{SinkStats: s, Totals: d.Totals()}
-		reports[n].Paused, reports[n].PausedSince = d.Paused()
-		if describer, ok := d.Sink.(Describer); ok {
-			reports[n].Facts = describer.Describe()
-		}
-	}
-	return reports, nil
-}
-
-// Ready tells whether messages can be accepted now: nil, or what is in the way.
-// A sink in trouble does not make the bridge unready: it parks on.
-func (i *Interceptor) Ready(ctx context.Context) error {
-	if store, ok := i.store.(HealthChecker); ok {
-		return store.Health(ctx)
-	}
-	return nil
-}
-
-// HeldBack tells the sinks that this instance can't deliver to at present, each with
-// one word: "paused", or the "state" that the sink itself tells (see Describer) if that
-// is not "running". Messages for them are parked all the same.
-func (i *Interceptor) HeldBack() map[string]string {
-	held := make(map[string]string)
-	for name, d := range i.sinks {
-		if reason, _ := d.Paused(); reason != "" {
-			held[name] = "paused"
-		}
-		if describer, ok := d.Sink.(Describer); ok {
-			if state := describer.Describe()["state"]; state != "" && state != "running" {
-				held[name] = state
-			}
-		}
-	}
-	return held
 }
 
 // Durability names the level at which the store accepts, if it tells.

@@ -2,6 +2,8 @@ package grpcdoor
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -10,14 +12,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/access"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
 )
 
 const (
-	// readyTimeout bounds how long a check asks the store.
-	readyTimeout = 3 * time.Second
-	// watchEvery is how often a watch asks it.
+	// watchEvery is how often a watch looks.
 	watchEvery = 5 * time.Second
+	// maxWatches is how many there may be at once, as they need no token.
+	maxWatches = 1000
 )
 
 // health is the standard health service: SERVING while messages can be accepted.
@@ -25,10 +28,13 @@ const (
 // needed.
 type health struct {
 	healthv1.UnimplementedHealthServer
-	in       *core.Interceptor
-	stopping <-chan struct{}
-	age      time.Duration // after which a watch ends
-	every    time.Duration // a watch looks
+	in        *core.Interceptor
+	log       *slog.Logger
+	readiness access.Readiness
+	watches   atomic.Int64
+	stopping  <-chan struct{}
+	age       time.Duration // after which a watch ends
+	every     time.Duration // a watch looks
 }
 
 // Check implements healthv1.HealthServer.
@@ -48,8 +54,13 @@ func (h *health) List(ctx context.Context, _ *healthv1.HealthListRequest) (*heal
 }
 
 // Watch implements healthv1.HealthServer: it tells each change, until the client
-// has enough, the stream is old, or the server stops.
+// has enough, the stream is old, or the server stops. RESOURCE_EXHAUSTED means that
+// there are too many watches: check now and then instead.
 func (h *health) Watch(request *healthv1.HealthCheckRequest, stream grpc.ServerStreamingServer[healthv1.HealthCheckResponse]) error {
+	defer h.watches.Add(-1)
+	if h.watches.Add(1) > maxWatches {
+		return status.Errorf(codes.ResourceExhausted, "there are %d watches already; use Check", maxWatches)
+	}
 	ctx, cancel := context.WithTimeout(stream.Context(), h.age)
 	defer cancel()
 	ticker := time.NewTicker(h.every)
@@ -89,9 +100,9 @@ func (h *health) look(ctx context.Context) healthv1.HealthCheckResponse_ServingS
 		return healthv1.HealthCheckResponse_NOT_SERVING
 	default:
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	if h.in.Ready(ctx) != nil {
+	err := h.in.Ready(ctx)
+	h.readiness.Note(h.log, err)
+	if err != nil {
 		return healthv1.HealthCheckResponse_NOT_SERVING
 	}
 	return healthv1.HealthCheckResponse_SERVING

@@ -53,7 +53,7 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	s.tokens.Set(hashes)
 	s.server = grpc.NewServer(s.options(tlsConfig)...)
 	bridgev1.RegisterBridgeServiceServer(s.server, s.bridge)
-	healthv1.RegisterHealthServer(s.server, &health{in: in, stopping: s.bridge.stopping, age: config.ConnectionAge, every: watchEvery})
+	healthv1.RegisterHealthServer(s.server, &health{in: in, log: config.Log, stopping: s.bridge.stopping, age: config.ConnectionAge, every: watchEvery})
 	if config.Reflection {
 		reflection.Register(s.server)
 	}

@@ -1,18 +1,13 @@
 package httpdoor
 
 import (
-	"context"
 	"net/http"
-	"time"
 
 	"github.com/delaybridge/delaybridge/core"
 )
 
 // maxReason bounds what is told of why the bridge is not ready.
 const maxReason = 256
-
-// readyTimeout bounds how long /readyz asks the store.
-const readyTimeout = 3 * time.Second
 
 // healthJSON answers /readyz.
 type healthJSON struct {
@@ -32,14 +27,20 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready tells whether messages can be accepted.
+// ready tells whether messages can be accepted, and those who may read everything
+// why not: the reason can name servers.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-	defer cancel()
 	answer, status := healthJSON{Ready: true, Durability: s.in.Durability(), Insecure: s.config.Insecure}, http.StatusOK
-	if err := s.in.Ready(ctx); err != nil {
-		answer.Ready, answer.Reason, status = false, core.Shorten(err.Error(), maxReason), http.StatusServiceUnavailable
+	err := s.in.Ready(r.Context())
+	s.readiness.Note(s.config.Log, err)
+	if err != nil {
+		answer.Ready, answer.Reason, status = false, reasonForStrangers, http.StatusServiceUnavailable
+		if s.mayReadAll(r) {
+			answer.Reason = core.Shorten(err.Error(), maxReason)
+		}
 	}
 	answer.Sinks = s.in.HeldBack() // names and states only: strangers may ask
 	return s.writeJSON(w, status, answer)
 }
+
+const reasonForStrangers = "messages can't be accepted; the log tells why, and so does this request with a token"

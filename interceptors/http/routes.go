@@ -155,16 +155,31 @@ func (s *Server) authenticate(r *http.Request) error {
 		}
 		return newProblem(codeMisdirected, "without tokens, the host must be named localhost or by its address")
 	}
-	if values := r.Header["Authorization"]; len(values) == 1 {
-		scheme, token, _ := strings.Cut(values[0], " ")
-		if strings.EqualFold(scheme, "Bearer") && s.tokens.Admit(token) {
-			return nil
-		}
+	if s.hasToken(r) {
+		return nil
 	}
 	if s.flood.Spend(r.RemoteAddr, time.Now()) {
 		return newProblem(codeUnauthorized, "send one header Authorization: Bearer <token> with a token that is in force")
 	}
 	return newProblem(codeTooMany, "too many requests without a good token from this address")
+}
+
+func (s *Server) hasToken(r *http.Request) bool {
+	values := r.Header["Authorization"]
+	if len(values) != 1 {
+		return false
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	return strings.EqualFold(scheme, "Bearer") && s.tokens.Admit(token)
+}
+
+// mayReadAll tells, for a path that is open, whether r shows a token; or, where
+// there are none, whether it comes from this machine and from no page.
+func (s *Server) mayReadAll(r *http.Request) bool {
+	if !s.tokens.None() {
+		return s.hasToken(r)
+	}
+	return s.config.loopback() && localHost(r.Host) && !s.isCrossOrigin(r)
 }
 
 func localHost(host string) bool {

@@ -20,6 +20,7 @@ type Server struct {
 	in          *core.Interceptor
 	tokens      access.Tokens
 	flood       access.Flood
+	readiness   access.Readiness
 	buffers     buffers
 	crossOrigin *http.CrossOriginProtection
 	mux         *http.ServeMux

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -187,6 +188,36 @@ func TestHealth(t *testing.T) {
 	if a := down.do("GET", "/livez", ""); a.status != 200 {
 		t.Errorf("got %d %s", a.status, a.text)
 	}
+}
+
+// Why the bridge is not ready can name servers: strangers are not told, and the log is.
+func TestReadyTellsStrangersNoReason(t *testing.T) {
+	store := &failing{err: errors.New("dial tcp 10.0.0.7:6379: connection refused")}
+	secret := func(f *fixture, want bool, headers ...string) {
+		t.Helper()
+		a := f.do("GET", "/readyz", "", headers...)
+		if told := strings.Contains(a.text, "10.0.0.7"); a.status != 503 || a.json["ready"] != false || told != want {
+			t.Errorf("%v: got %d %s", headers, a.status, a.text)
+		}
+	}
+	var log bytes.Buffer
+	f := &fixture{T: t, store: &spy{Store: store}}
+	f.serve(Config{Tokens: []string{goodToken}, Log: slog.New(slog.NewTextHandler(&log, nil))}, store)
+	secret(f, false)
+	secret(f, false, bearer("another-token-that-is-long"))
+	secret(f, true, bearer(goodToken))
+	if strings.Count(log.String(), "10.0.0.7") != 1 {
+		t.Errorf("the log:\n%s", log.String())
+	}
+	f = newFailing(t, store)
+	secret(f, true)
+	secret(f, false, "Sec-Fetch-Site: cross-site")
+	if a := f.raw("GET /readyz HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n"); a.status != 503 || strings.Contains(a.text, "10.0.0.7") {
+		t.Errorf("by another name: got %d %s", a.status, a.text)
+	}
+	f = &fixture{T: t, store: &spy{Store: store}}
+	f.serve(Config{Insecure: true, Listen: "0.0.0.0:0"}, store)
+	secret(f, false)
 }
 
 func TestProblemPages(t *testing.T) {

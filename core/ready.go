@@ -1,0 +1,50 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// readyFor is how long what a look at the store found is answered, so that who
+	// asks often, without a token even, does not cost the store more than that.
+	readyFor = time.Second
+	// lookTimeout bounds one look.
+	lookTimeout = 3 * time.Second
+)
+
+// health is what the last look at the store found.
+type health struct {
+	looking chan struct{} // has room for the one who looks, and guards what follows
+	at      time.Time     // zero: nobody has looked
+	err     error
+}
+
+// Ready tells whether messages can be accepted: nil, or what was in the way not
+// more than a second ago. The error may name the store's address, so it is for the
+// log and for those who may read everything. However many ask, the store is asked
+// by one of them at a time. A sink in trouble does not make the bridge unready: it
+// parks on.
+func (i *Interceptor) Ready(ctx context.Context) error {
+	store, ok := i.store.(HealthChecker)
+	if !ok {
+		return nil
+	}
+	h := &i.health
+	select {
+	case h.looking <- struct{}{}:
+		defer func() { <-h.looking }()
+	case <-ctx.Done():
+		return fmt.Errorf("look at the store: %w", ctx.Err())
+	}
+	if !h.at.IsZero() && time.Since(h.at) < readyFor {
+		return h.err
+	}
+	// What it finds is for the others, too, so it does not end with the caller's wish.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	h.err = store.Health(ctx)
+	h.at = time.Now()
+	return h.err
+}
