@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	neturl "net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +75,7 @@ func TestRequests(t *testing.T) {
 		{[]string{"dead", "redrive", "x"}, "POST /v1/dead/x/redrive", ""},
 		{[]string{"dead", "discard", "x"}, "DELETE /v1/dead/x", ""},
 		{[]string{"stats"}, "GET /v1/stats", ""},
-		{[]string{"send", "--topic", "t", "--delay", "1s"}, "POST /v1/messages", `{"topic":"t","body":"from stdin","delay":"1s"}`},
+		{[]string{"send", "--topic", "t", "--id", "i", "--delay", "1s"}, "POST /v1/messages", `{"id":"i","topic":"t","body":"from stdin","delay":"1s"}`},
 		{[]string{"send", "--sink", "s", "--topic", "t", "--id", "i", "--deliver-at", at, "--ttl", "2h", "--priority", "3", "--key", "", "--body", "\xff", "--header", "a=1=2", "--header", "a=", "--option", "o=p"},
 			"POST /v1/messages",
 			`{"id":"i","sink":"s","topic":"t","key":"","headers":[{"name":"a","value":"1=2"},{"name":"a","value":""}],"body_base64":"/w==","ttl":"2h","priority":3,"options":{"o":"p"},"deliver_at":"2030-01-31T09:00:00Z"}`},
@@ -89,6 +93,43 @@ func TestRequests(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSendAgainAfterALostReply: the bridge has stored the message and the answer is
+// lost. What send then says to do does not store it twice.
+func TestSendAgainAfterALostReply(t *testing.T) {
+	url, stop := startDev(t, "--no-samples")
+	defer stop()
+	bridge, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(bridge)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	lossy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxy.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler)
+	}))
+	defer lossy.Close()
+	send := func(to string, more ...string) (code int, stdout, stderr string) {
+		t.Setenv(envURL, to)
+		var out, errs bytes.Buffer
+		code = run(context.Background(), append([]string{"send", "--topic", "t", "--delay", "1h", "--body", "hi"}, more...), strings.NewReader(""), &out, &errs)
+		return code, out.String(), errs.String()
+	}
+	code, _, stderr := send(lossy.URL)
+	again := regexp.MustCompile(`to be sure, send it again with (--id) (\S+)\n$`).FindStringSubmatch(stderr)
+	if code != exitUnreachable || again == nil {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	code, stdout, stderr := send(url, again[1:]...)
+	if code != exitOK || !strings.Contains(stdout, again[2]) || !strings.Contains(stdout, "duplicate") {
+		t.Errorf("code %d: %s%s", code, stdout, stderr)
+	}
+	_, stdout, _ = send(url)
+	if strings.Contains(stdout, "duplicate") {
+		t.Errorf("another message: %s", stdout)
 	}
 }
 

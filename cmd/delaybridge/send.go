@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +30,10 @@ func (a *app) sendCommand() *cobra.Command {
 		Use:   "send --topic TOPIC (--delay DURATION | --deliver-at TIME)",
 		Short: "Send one message",
 		Long: `Send one message to a running bridge. The body is what --body or --body-file
-says, else what comes from standard input.`,
+says, else what comes from standard input.
+
+If no answer comes, the message may be stored or not. The error then names its id:
+the same command with that --id is safe, as what was stored is a duplicate.`,
 		Example: `  delaybridge send --topic hello --delay 10s --body hi
   delaybridge send --sink orders --topic created --key 42 --id order-42 --deliver-at 2030-01-31T09:00:00+01:00 --body-file order.json
   date | delaybridge send --topic hello --delay 1h30m --header content-type=text/plain`,
@@ -42,7 +47,7 @@ says, else what comes from standard input.`,
 		}
 		answer, err := s.call(ctx, http.MethodPost, "/v1/messages", nil, f.message)
 		if err != nil {
-			return err
+			return f.doubt(err)
 		}
 		return s.receipt(answer)
 	})
@@ -52,7 +57,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags, m := cmd.Flags(), &f.message
 	flags.StringVar(&m.Sink, "sink", "", "the way out; may be left out if there is one only")
 	flags.StringVar(&m.Topic, "topic", "", "the address within the sink")
-	flags.StringVar(&m.ID, "id", "", "of the message, so that sending again is safe; made if left out")
+	flags.StringVar(&m.ID, "id", "", "of the message; made here if left out, so that sending again with it is safe")
 	flags.StringVar(&m.Delay, "delay", "", "from acceptance, such as 500ms, 10s, 1h30m, 7d")
 	flags.StringVar(&m.DeliverAt, "deliver-at", "", "RFC 3339 with offset, such as 2030-01-31T09:00:00Z")
 	flags.StringVar(&m.TTL, "ttl", "", "from acceptance, after which it is not delivered any more")
@@ -71,8 +76,22 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	}
 }
 
+// doubt adds to an error that leaves it open whether the message is stored how to
+// make sure.
+func (f *sendFlags) doubt(err error) error {
+	p, answered := errors.AsType[*problem](err)
+	if !answered {
+		return fmt.Errorf("%w; it may be stored or not: to be sure, send it again with --id %s", err, f.message.ID)
+	}
+	p.ID = cmp.Or(p.ID, f.message.ID)
+	return err
+}
+
 // complete makes the message out of the flags.
 func (f *sendFlags) complete(stdin io.Reader) error {
+	if f.message.ID == "" {
+		f.message.ID = rand.Text()
+	}
 	if f.hasKey {
 		if !utf8.ValidString(f.key) {
 			return usageError("--key is not UTF-8")
