@@ -32,6 +32,42 @@ func PatientOpener(log *slog.Logger) core.OpenFunc {
 	return opener(log, func(s settings) bool { return !s.required })
 }
 
+// Checker is an Opener that executes nothing: it checks the settings and the file,
+// with its pin, but not what the plugin says of its own settings. Its sinks deliver
+// nothing.
+func Checker(*slog.Logger) core.OpenFunc {
+	return func(_ context.Context, config json.RawMessage) (core.Sink, error) {
+		s, err := decode(config, os.LookupEnv)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkFile(s); err != nil {
+			return nil, openError(err)
+		}
+		return unstarted{}, nil
+	}
+}
+
+func checkFile(s settings) error {
+	file, err := findBinary(s.command, s.sha256)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "delaybridge-check-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	_, err = file.executable(dir)
+	return err
+}
+
+// unstarted is a sink without a plugin.
+type unstarted struct{}
+
+func (unstarted) Deliver(context.Context, []*core.Message) error { return errClosed }
+func (unstarted) Close() error                                   { return nil }
+
 func opener(log *slog.Logger, patient func(settings) bool) core.OpenFunc {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
