@@ -19,8 +19,8 @@
 //	                    x-queue-type: quorum; none
 //	reject_queue        where messages go that can't be parked, or
 //	reject_exchange     the exchange, which gets them with the routing key that they
-//	                    came with. It must exist. Without either the first such message
-//	                    ends the bridge with an error, as going on would lose it
+//	                    came with. It must exist. One of the two is required unless
+//	                    on_bad_record is stop or skip
 //	properties          what becomes of a message's properties: "amqp" (default) makes
 //	                    them options of an AMQP sink, which other sinks refuse;
 //	                    "headers" makes those that are text headers (content-type,

@@ -215,7 +215,7 @@ func TestStopsLoudly(t *testing.T) {
 		door := r.run(r.intake(map[string]any{"queues": []string{in, idle}}))
 		<-door.ended
 		refused, ok := errors.AsType[*intake.RefusedError](door.err)
-		if !ok || refused.ID != "" || !strings.Contains(door.err.Error(), in) {
+		if !ok || refused.ID != "r:door:"+in+":b" || !strings.Contains(door.err.Error(), in) {
 			t.Fatalf("Run returned %v", door.err)
 		}
 	}
