@@ -72,6 +72,12 @@
 // lost connection) is parked once then, and one that uses the ID of another with
 // other content is rejected.
 //
+// What a consumer publishes again, with the headers that we have added, has the
+// hop in its ID too (r:orders:orders.delayed:42~1), or without a message_id a hash
+// of all that is in it. Without these headers it is new if a message with its
+// message_id was delivered and the broker says that it has not given it to anyone
+// before (redelivered is not set). See docs/retry.md.
+//
 // A message with neither has nothing by which it could be known again: AMQP has
 // no position, and equal messages may both be meant. If the bridge or the
 // connection ends between parking and acknowledging, it is parked twice. Set

@@ -76,15 +76,16 @@ type sinkJSON struct {
 }
 
 type totalsJSON struct {
-	Accepted   uint64       `json:"accepted"`
-	Repeated   uint64       `json:"repeated"`
-	Refused    uint64       `json:"refused"`
-	Delivered  uint64       `json:"delivered"`
-	Retried    uint64       `json:"retried"`
-	Unknown    uint64       `json:"unknown"`
-	Dead       uint64       `json:"dead"`
-	Expired    uint64       `json:"expired"`
-	LatenessMS latenessJSON `json:"lateness_ms"`
+	Accepted    uint64       `json:"accepted"`
+	Republished uint64       `json:"republished"`
+	Repeated    uint64       `json:"repeated"`
+	Refused     uint64       `json:"refused"`
+	Delivered   uint64       `json:"delivered"`
+	Retried     uint64       `json:"retried"`
+	Unknown     uint64       `json:"unknown"`
+	Dead        uint64       `json:"dead"`
+	Expired     uint64       `json:"expired"`
+	LatenessMS  latenessJSON `json:"lateness_ms"`
 }
 
 type latenessJSON struct {
@@ -129,7 +130,7 @@ func newSinkJSON(r core.SinkReport) sinkJSON {
 		Sink: r.Sink, Scheduled: r.Scheduled, Due: r.Due, Dead: r.SinkStats.Dead, Buckets: r.Buckets, Owned: r.Owned,
 		NextDue: timeText(r.NextDue), Paused: r.Paused, PausedSince: timeText(r.PausedSince), Facts: r.Facts,
 		SinceStart: totalsJSON{
-			Accepted: r.Accepted, Repeated: r.Repeated, Refused: r.Refused, Delivered: r.Delivered,
+			Accepted: r.Accepted, Republished: r.Republished, Repeated: r.Repeated, Refused: r.Refused, Delivered: r.Delivered,
 			Retried: r.Retried, Unknown: r.Unknown, Dead: r.Totals.Dead, Expired: r.Expired,
 			LatenessMS: latenessJSON{milliseconds(r.LatenessP50), milliseconds(r.LatenessP99), milliseconds(r.LatenessMax)},
 		},

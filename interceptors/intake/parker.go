@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,11 @@ type Item struct {
 	// Err is why the record can't be a message; nil if it may be one. Park sets
 	// it for what Accept refuses.
 	Err error
+	// New says that the source has never given this record to anyone before, and
+	// that its ID is not one that the producer has chosen for the bridge. If a message
+	// with the ID was delivered, the record is then not a repeat of it: a consumer
+	// has published again what it got, and without our headers.
+	New bool
 	// Done is set by Park when the record is parked or rejected: the source may
 	// forget it.
 	Done bool
@@ -173,10 +179,24 @@ func (p *Parker) accept(ctx context.Context, items []Item) error {
 		return nil
 	}
 	var trouble error
+	again := false
 	for n, receipt := range p.In.Accept(ctx, messages...) {
-		if err := p.settle(&items[places[n]], receipt); err != nil && trouble == nil {
+		item := &items[places[n]]
+		if item.New && (receipt.Duplicate || errors.Is(receipt.Err, core.ErrConflict)) {
+			delivered, err := p.wasDelivered(ctx, item.Message, receipt.State)
+			if delivered {
+				item.republish()
+				again = true
+				continue
+			}
+			receipt.Err = cmp.Or(err, receipt.Err)
+		}
+		if err := p.settle(item, receipt); err != nil && trouble == nil {
 			trouble = err
 		}
+	}
+	if again && trouble == nil {
+		return p.accept(ctx, items)
 	}
 	return trouble
 }
@@ -197,28 +217,32 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 	switch err := receipt.Err; {
 	case err == nil:
 		item.Done = true
-		if receipt.Duplicate {
-			p.passOver("record was passed over, as a message with its id was accepted before", receipt.ID)
-		} else {
+		switch {
+		case receipt.Duplicate && receipt.State == core.Delivered: // that it was the same can't be told any more
+			p.passOver(slog.LevelWarn, "record was passed over, as a message with its id was delivered a short time ago", receipt.ID)
+		case receipt.Duplicate:
+			p.passOver(slog.LevelInfo, "record was passed over, as a message with its id was accepted before", receipt.ID)
+		default:
 			p.totals.parked.Add(1)
 		}
 	case errors.Is(err, core.ErrCancelled): // a record that is read again
 		item.Done = true
-		p.passOver("record was passed over, as its message was parked and cancelled before", receipt.ID)
+		p.passOver(slog.LevelInfo, "record was passed over, as its message was parked and cancelled before", receipt.ID)
 	case isRefusal(err):
 		item.Err = err
 	default:
-		item.Message.ID = receipt.ID // so that trying again is safe
+		item.Message.ID = receipt.ID                               // so that trying again is safe
+		item.New = item.New && errors.Is(err, core.ErrUnavailable) // it may be there now
 		return err
 	}
 	return nil
 }
 
 // passOver counts and logs a record that makes no message.
-func (p *Parker) passOver(text, id string) {
+func (p *Parker) passOver(level slog.Level, text, id string) {
 	p.totals.duplicates.Add(1)
 	if log := p.log().With("intake", p.Name); p.summary.First(log, text, "", id) {
-		log.Info(text, "message_id", id)
+		log.Log(context.Background(), level, text, "message_id", id)
 	}
 }
 

@@ -94,6 +94,7 @@ func (c *chunk) fill(m *core.Message, r *record, p *properties) (err error) {
 	}
 	rest, err := rules.Apply(m, from, c.heard)
 	rules.CountFrom(m, from.Sent)
+	p.forgetDelivery(m.Hop)
 	c.setHeaders(m, p.headers, rest)
 	c.setOptions(m, p)
 	return err
