@@ -9,9 +9,13 @@ import (
 	"time"
 )
 
-// Door is one way in that listens: it serves until ctx ends, then lets what it
-// has begun finish, and returns. An error ends the Bridge.
-type Door func(ctx context.Context) error
+// Door is one way in: a listener or a source.
+type Door struct {
+	Name string // as errors are to name it, such as "HTTP listener"
+	// Run serves until ctx ends, then lets what it has begun finish, and returns.
+	// An error ends the Bridge.
+	Run func(ctx context.Context) error
+}
 
 // Bridge starts and joins everything: the doors, the dispatchers and the store.
 type Bridge struct {
@@ -38,8 +42,8 @@ func (b *Bridge) Run(ctx context.Context) error {
 			return b.Store.Serve(ctx, d.Name, d.Run)
 		})
 	}
-	for n, door := range b.Doors {
-		doors.run(fmt.Sprintf("door %d", n), door)
+	for _, door := range b.Doors {
+		doors.run(door.Name, door.Run)
 	}
 	<-ctx.Done()
 	err := doors.stop(b.stopTimeout())

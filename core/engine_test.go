@@ -275,11 +275,11 @@ func TestDoorThatFailsEndsTheBridge(t *testing.T) {
 		boom := errors.New("address in use")
 		other := false
 		bridge := &core.Bridge{Store: memstore.New(memstore.Config{}), Doors: []core.Door{
-			func(context.Context) error { time.Sleep(time.Second); return boom },
-			func(ctx context.Context) error { <-ctx.Done(); other = true; return nil },
+			{Name: "HTTP listener", Run: func(context.Context) error { time.Sleep(time.Second); return boom }},
+			{Run: func(ctx context.Context) error { <-ctx.Done(); other = true; return nil }},
 		}}
-		if err := bridge.Run(t.Context()); !errors.Is(err, boom) {
-			t.Errorf("bridge ended with %v, want %v", err, boom)
+		if err := bridge.Run(t.Context()); !errors.Is(err, boom) || !strings.HasPrefix(err.Error(), "HTTP listener: ") {
+			t.Errorf("bridge ended with %v, want %v of the HTTP listener", err, boom)
 		}
 		if !other {
 			t.Error("the other door was not told to stop")

@@ -59,7 +59,7 @@ func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receip
 	i.check(ctx, messages, &refused)
 	receipts := i.park(ctx, messages, refused)
 	for n := range receipts {
-		i.count(&receipts[n])
+		i.count(&receipts[n], messages[n])
 	}
 	return receipts
 }
@@ -174,6 +174,9 @@ func (i *Interceptor) prepare(m *Message, now time.Time) error {
 	m.ExpiresAt = ceilMillisecond(m.ExpiresAt)
 	m.Delay = ceilDuration(m.Delay)
 	m.TTL = ceilDuration(m.TTL)
+	if err := i.limits.republish(m); err != nil {
+		return err
+	}
 	if err := i.limits.Check(m, now); err != nil {
 		return err
 	}
@@ -184,7 +187,7 @@ func (i *Interceptor) prepare(m *Message, now time.Time) error {
 	return nil
 }
 
-func (i *Interceptor) count(r *Receipt) {
+func (i *Interceptor) count(r *Receipt, m *Message) {
 	d, ok := i.sinks[r.Sink]
 	switch {
 	case !ok:
@@ -194,6 +197,9 @@ func (i *Interceptor) count(r *Receipt) {
 		d.totals.repeated.Add(1)
 	default:
 		d.totals.accepted.Add(1)
+		if m.Hop > 0 {
+			d.totals.republished.Add(1)
+		}
 	}
 }
 

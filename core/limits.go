@@ -15,6 +15,7 @@ type Limits struct {
 	MaxHeaders     int           // number of headers; 64
 	MaxHeaderBytes int           // bytes of all names and values together; 8 KiB
 	MaxDelay       time.Duration // from now to DeliverAt and to ExpiresAt; 365 days
+	MaxHops        int           // how often a message may be published again after it was delivered; 1000
 	MaxPast        time.Duration // how long ago DeliverAt may be; 24 hours, negative is no limit
 }
 
@@ -57,6 +58,7 @@ func (l Limits) withDefaults() Limits {
 	l.MaxBody = cmp.Or(l.MaxBody, 256<<10)
 	l.MaxHeaders = cmp.Or(l.MaxHeaders, 64)
 	l.MaxHeaderBytes = cmp.Or(l.MaxHeaderBytes, 8<<10)
+	l.MaxHops = cmp.Or(l.MaxHops, 1000)
 	l.MaxDelay = cmp.Or(l.MaxDelay, 365*24*time.Hour)
 	l.MaxPast = cmp.Or(l.MaxPast, 24*time.Hour)
 	return l
@@ -163,11 +165,12 @@ func (l Limits) checkSizes(m *Message) *InvalidError {
 	if len(m.Key) > MaxKeyLen {
 		return tooLarge("key", "is longer than %d bytes", MaxKeyLen)
 	}
-	if len(m.Headers) > l.MaxHeaders {
+	headers := m.ownHeaders()
+	if len(headers) > l.MaxHeaders {
 		return tooLarge("headers", "are more than %d", l.MaxHeaders)
 	}
 	total := 0
-	for _, h := range m.Headers {
+	for _, h := range headers {
 		total += len(h.Name) + len(h.Value)
 	}
 	if total > l.MaxHeaderBytes {
@@ -177,7 +180,7 @@ func (l Limits) checkSizes(m *Message) *InvalidError {
 }
 
 func checkHeaderNames(m *Message) *InvalidError {
-	for _, h := range m.Headers {
+	for _, h := range m.ownHeaders() {
 		switch {
 		case h.Name == "":
 			return Invalidf("headers", "have an empty name")

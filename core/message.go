@@ -42,6 +42,11 @@ type Message struct {
 	ExpiresAt time.Time
 	TTL       time.Duration
 
+	// Hop is how often the message was delivered before by us and published again by
+	// a consumer; zero for what producers publish. It is of use on the way in only: where
+	// a way in leaves it zero, Accept finds it out by the headers, and adds HeaderHop.
+	Hop int
+
 	Priority int // 0 (default) to MaxPriority; of what is due, higher goes first
 	Attempt  int // the try that this is, from 1; set by Take
 	// CutOff says that the attempt before was cut off by a crash of its owner,
@@ -60,13 +65,15 @@ type Header struct {
 }
 
 // The headers that every delivered message carries, so that consumers can drop
-// repeats and measure lateness. Sinks add them and strip every other header
-// with HeaderPrefix.
+// repeats and measure lateness. Sinks add them. HeaderHop, which is among the
+// message's own, is there if the message was delivered before and published again,
+// and says how often. No other header has HeaderPrefix.
 const (
 	HeaderPrefix    = "delaybridge-"
 	HeaderID        = HeaderPrefix + "id"
 	HeaderAttempt   = HeaderPrefix + "attempt"
 	HeaderDeliverAt = HeaderPrefix + "deliver-at"
+	HeaderHop       = HeaderPrefix + "hop"
 )
 
 // TimeFormat is how times are written in headers, replies and logs: RFC 3339

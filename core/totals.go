@@ -9,22 +9,25 @@ import (
 
 // Totals is what one instance has done for one sink since it started.
 type Totals struct {
-	Accepted  uint64 // parked
-	Repeated  uint64 // accepted before: same ID, same content
-	Refused   uint64 // by Accept, for whatever reason
-	Delivered uint64 // confirmed by the broker and settled
-	Retried   uint64 // sent back for another attempt
-	Unknown   uint64 // attempts whose outcome is unknown: possible duplicates
-	Dead      uint64
-	Expired   uint64
+	Accepted uint64 // parked
+	// Republished are those of Accepted that were delivered before and published
+	// again by a consumer.
+	Republished uint64
+	Repeated    uint64 // accepted before: same ID, same content
+	Refused     uint64 // by Accept, for whatever reason
+	Delivered   uint64 // confirmed by the broker and settled
+	Retried     uint64 // sent back for another attempt
+	Unknown     uint64 // attempts whose outcome is unknown: possible duplicates
+	Dead        uint64
+	Expired     uint64
 	// Lateness of what the broker confirmed in the last five minutes (whole minutes
 	// leave, so four to five), to within 7 %; zero if it confirmed nothing.
 	LatenessP50, LatenessP99, LatenessMax time.Duration
 }
 
 type totals struct {
-	accepted, repeated, refused, delivered, retried, unknown, dead, expired atomic.Uint64
-	lateness                                                                window
+	accepted, republished, repeated, refused, delivered, retried, unknown, dead, expired atomic.Uint64
+	lateness                                                                             window
 }
 
 func (t *totals) settled(outcomes []Outcome) {
@@ -41,7 +44,7 @@ func (t *totals) settled(outcomes []Outcome) {
 func (t *totals) read() Totals {
 	lateness := t.lateness.sum()
 	return Totals{
-		Accepted: t.accepted.Load(), Repeated: t.repeated.Load(), Refused: t.refused.Load(),
+		Accepted: t.accepted.Load(), Republished: t.republished.Load(), Repeated: t.repeated.Load(), Refused: t.refused.Load(),
 		Delivered: t.delivered.Load(), Retried: t.retried.Load(), Unknown: t.unknown.Load(),
 		Dead: t.dead.Load(), Expired: t.expired.Load(),
 		LatenessP50: lateness.quantile(0.50), LatenessP99: lateness.quantile(0.99), LatenessMax: lateness.quantile(1),

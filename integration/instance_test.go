@@ -122,11 +122,12 @@ func (i *instance) post(id string, delay time.Duration) bool {
 
 // delivery is a line of the console sink.
 type delivery struct {
-	Time      time.Time `json:"time"`
-	ID        string    `json:"id"`
-	DeliverAt time.Time `json:"deliver_at"`
-	Attempt   int       `json:"attempt"`
-	Lateness  float64   `json:"lateness_ms"`
+	Time      time.Time       `json:"time"`
+	ID        string          `json:"id"`
+	DeliverAt time.Time       `json:"deliver_at"`
+	Attempt   int             `json:"attempt"`
+	Lateness  float64         `json:"lateness_ms"`
+	Headers   json.RawMessage `json:"headers"`
 }
 
 // deliveries reads what the console sink has written so far.

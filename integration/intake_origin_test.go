@@ -85,7 +85,7 @@ func kafkaOrigin(t *testing.T) *origin {
 		return left, err
 	}
 	return &origin{produce: produce, left: left, intake: intakeConfig{"kafka", map[string]any{"brokers": cluster.Addrs(),
-		"topics": []string{topic}, "group": group, "session_timeout": "2s"}}}
+		"on_bad_record": "stop", "topics": []string{topic}, "group": group, "session_timeout": "2s"}}}
 }
 
 func errorOf(answer *kafka.ProduceResponse) error {
@@ -135,7 +135,7 @@ func rabbitOrigin(t *testing.T) *origin {
 	}
 	left := func() (int64, error) { return rabbitLength(server.URL(), queue) }
 	return &origin{produce: produce, left: left, partings: []parting{noRepeats, noOrder},
-		intake: intakeConfig{"amqp", map[string]any{"urls": []string{server.URL()}, "queues": []string{queue}, "properties": "none"}}}
+		intake: intakeConfig{"amqp", map[string]any{"urls": []string{server.URL()}, "queues": []string{queue}, "on_bad_record": "stop", "properties": "none"}}}
 }
 
 func rabbitLength(url, queue string) (int64, error) {
@@ -192,7 +192,7 @@ func rocketOrigin(t *testing.T) *origin {
 	}
 	left := func() (int64, error) { return rocketLag(t, cluster.NameServers()[0], group) }
 	return &origin{produce: produce, left: left, partings: []parting{noBinary, noRepeats, noNulls, noOrder},
-		intake: intakeConfig{"rocketmq", map[string]any{"name_servers": cluster.NameServers(), "topics": []string{topic}, "group": group}}}
+		intake: intakeConfig{"rocketmq", map[string]any{"name_servers": cluster.NameServers(), "on_bad_record": "stop", "topics": []string{topic}, "group": group}}}
 }
 
 // rocketSend waits for three seconds, as the client does it. What it has sent by

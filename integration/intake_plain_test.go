@@ -142,7 +142,7 @@ func TestPlainKafkaProducer(t *testing.T) {
 	}
 	bridge := serve(t, withIntakes(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]intakeConfig{
 		"strict": intake(orders+".delayed", map[string]any{"reject_topic": reject}),
-		"mild":   intake(calls+".delayed", map[string]any{"untagged": "now"}),
+		"mild":   intake(calls+".delayed", map[string]any{"untagged": "now", "on_bad_record": "stop"}),
 	}), output(t))
 	produce := func(topic string, lines ...string) {
 		servers.Java(t, "kafka", servers.Kafka3, strings.Join(lines, "\n")+"\n", "kafka.tools.ConsoleProducer",

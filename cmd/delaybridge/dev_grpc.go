@@ -24,9 +24,9 @@ func (b *devBridge) openGRPC(addr string, log *slog.Logger) error {
 }
 
 func (b *devBridge) doors() []core.Door {
-	doors := []core.Door{b.door.Run}
+	doors := []core.Door{{Name: "http listener", Run: b.door.Run}}
 	if b.grpc != nil {
-		doors = append(doors, b.grpc.Run)
+		doors = append(doors, core.Door{Name: "grpc listener", Run: b.grpc.Run})
 	}
 	return doors
 }

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	grpcdoor "github.com/delaybridge/delaybridge/interceptors/grpc"
 	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
 // door is a way in that listens.
@@ -36,10 +35,10 @@ func checkDoors(c *config.Config, log *slog.Logger) config.Faults {
 
 // openDoors makes the doors that c wants and has those that listen do so. told is what there
 // is to know about them, as a logger takes it. On error none listens.
-func openDoors(c *config.Config, in *core.Interceptor, intakes map[string]reader, log *slog.Logger) (doors []core.Door, told []any, err error) {
+func openDoors(c *config.Config, in *core.Interceptor, sources []*intake.Supervisor, log *slog.Logger) (doors []core.Door, told []any, err error) {
 	made := []string{"http"}
 	settings := httpConfig(c, log)
-	settings.Intakes = reportOn(intakes)
+	settings.Intakes = reportOn(sources)
 	http, err := httpdoor.New(settings, in)
 	all := []door{http}
 	if err == nil && c.GRPC.Listen != "" {
@@ -55,12 +54,16 @@ func openDoors(c *config.Config, in *core.Interceptor, intakes map[string]reader
 		if err != nil {
 			return nil, nil, errors.Join(err, closeDoors(doors))
 		}
-		doors, told = append(doors, d.Run), append(told, made[n], addr.String())
+		doors, told = append(doors, core.Door{Name: made[n] + " listener", Run: d.Run}), append(told, made[n], addr.String())
 	}
-	if len(intakes) > 0 {
-		told = append(told, "intakes", strings.Join(slices.Sorted(maps.Keys(intakes)), ","))
+	var names []string
+	for _, s := range sources {
+		names, doors = append(names, s.Name), append(doors, core.Door{Name: "source " + s.Name, Run: s.Run})
 	}
-	return append(doors, intakeDoors(intakes)...), told, nil
+	if len(names) > 0 {
+		told = append(told, "intakes", strings.Join(names, ","))
+	}
+	return doors, told, nil
 }
 
 // closeDoors closes doors that listen and have not been run.
@@ -68,8 +71,8 @@ func closeDoors(doors []core.Door) error {
 	ended, end := context.WithCancel(context.Background())
 	end()
 	var err error
-	for _, run := range doors {
-		err = errors.Join(err, run(ended))
+	for _, d := range doors {
+		err = errors.Join(err, d.Run(ended))
 	}
 	return err
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
@@ -18,34 +16,28 @@ import (
 	rocketmqdoor "github.com/delaybridge/delaybridge/interceptors/rocketmq"
 )
 
-// reader is a way in that reads from a broker.
-type reader interface {
-	Run(ctx context.Context) error
-	Report() intake.Report
-}
-
-type newReader func(name string, config json.RawMessage, in *core.Interceptor, log *slog.Logger) (reader, error)
+type newReader func(name string, config json.RawMessage, in *core.Interceptor, log *slog.Logger) (intake.Reader, error)
 
 // intakeTypes are the ways in that a configuration can name, beside those that
 // listen.
 func intakeTypes() map[string]newReader {
 	return map[string]newReader{
-		"kafka": func(name string, config json.RawMessage, in *core.Interceptor, log *slog.Logger) (reader, error) {
+		"kafka": func(name string, config json.RawMessage, in *core.Interceptor, log *slog.Logger) (intake.Reader, error) {
 			return kafkadoor.New(name, config, in, log)
 		},
-		"rocketmq": func(name string, config json.RawMessage, in *core.Interceptor, log *slog.Logger) (reader, error) {
+		"rocketmq": func(name string, config json.RawMessage, in *core.Interceptor, log *slog.Logger) (intake.Reader, error) {
 			return rocketmqdoor.New(name, config, in, log)
 		},
-		"amqp": func(name string, config json.RawMessage, in *core.Interceptor, log *slog.Logger) (reader, error) {
+		"amqp": func(name string, config json.RawMessage, in *core.Interceptor, log *slog.Logger) (intake.Reader, error) {
 			return amqpdoor.New(name, config, in, log)
 		},
 	}
 }
 
-// newIntakes makes the intakes of c, which read nothing before they run. On
-// error, which has every fault, there are none.
-func newIntakes(c *config.Config, in *core.Interceptor, log *slog.Logger) (map[string]reader, error) {
-	types, made := intakeTypes(), make(map[string]reader, len(c.Intakes))
+// newIntakes makes the intakes of c, by name, which read nothing before they run.
+// On error, which has every fault, there are none.
+func newIntakes(c *config.Config, in *core.Interceptor, log *slog.Logger) ([]*intake.Supervisor, error) {
+	types, made := intakeTypes(), make([]*intake.Supervisor, 0, len(c.Intakes))
 	var faults config.Faults
 	for _, i := range c.Intakes {
 		r, err := types[i.Type](i.Name, i.Config, in, log)
@@ -54,34 +46,23 @@ func newIntakes(c *config.Config, in *core.Interceptor, log *slog.Logger) (map[s
 			faults = append(faults, more...)
 			continue
 		}
-		made[i.Name] = r
+		made = append(made, &intake.Supervisor{Reader: r, Name: i.Name, Log: log})
 	}
 	if len(faults) > 0 {
 		return nil, faults
 	}
+	slices.SortFunc(made, func(a, b *intake.Supervisor) int { return strings.Compare(a.Name, b.Name) })
 	return made, nil
 }
 
-// intakeDoors makes doors of intakes, which say who they are when they fail.
-func intakeDoors(intakes map[string]reader) (doors []core.Door) {
-	for name, r := range intakes {
-		doors = append(doors, func(ctx context.Context) error {
-			if err := r.Run(ctx); err != nil {
-				return fmt.Errorf("intake %s: %w", name, err)
-			}
-			return nil
-		})
-	}
-	return doors
-}
-
-// reportOn returns what the stats of the HTTP door tell of intakes.
-func reportOn(intakes map[string]reader) func() []httpdoor.IntakeReport {
+// reportOn returns what the HTTP listener tells of sources.
+func reportOn(sources []*intake.Supervisor) func() []httpdoor.IntakeReport {
 	return func() (reports []httpdoor.IntakeReport) {
-		for _, name := range slices.Sorted(maps.Keys(intakes)) {
-			r := intakes[name].Report()
-			reports = append(reports, httpdoor.IntakeReport{Intake: name, Parked: r.Parked, Duplicates: r.Duplicates,
-				Rejected: r.Rejected, Retried: r.Retried, Lag: r.Lag})
+		for _, s := range sources {
+			r := s.Report()
+			reports = append(reports, httpdoor.IntakeReport{Intake: s.Name, Parked: r.Parked, Duplicates: r.Duplicates,
+				Rejected: r.Rejected, Skipped: r.Skipped, Retried: r.Retried, Lag: r.Lag,
+				Trouble: r.Trouble, Since: r.Since, Stopped: r.Stopped})
 		}
 		return reports
 	}

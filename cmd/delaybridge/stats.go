@@ -78,8 +78,11 @@ type intakeStats struct {
 	Parked     int    `json:"parked"`
 	Duplicates int    `json:"duplicates"`
 	Rejected   int    `json:"rejected"`
+	Skipped    int    `json:"skipped"`
 	Retried    int    `json:"retried"`
 	Lag        *int   `json:"lag"`
+	State      string `json:"state"`
+	Trouble    string `json:"trouble"`
 }
 
 // intakes prints what the intakes of the instance have done, if it has any.
@@ -87,13 +90,14 @@ func (s *session) intakes(all []intakeStats) error {
 	if len(all) == 0 {
 		return nil
 	}
-	rows := [][]string{{"INTAKE", "PARKED", "DUPLICATES", "REJECTED", "RETRIED", "LAG"}}
+	rows := [][]string{{"INTAKE", "PARKED", "DUPLICATES", "REJECTED", "SKIPPED", "RETRIED", "LAG", "STATE", "TROUBLE"}}
 	for _, i := range all {
 		lag := "unknown"
 		if i.Lag != nil {
 			lag = strconv.Itoa(*i.Lag)
 		}
-		rows = append(rows, []string{i.Intake, strconv.Itoa(i.Parked), strconv.Itoa(i.Duplicates), strconv.Itoa(i.Rejected), strconv.Itoa(i.Retried), lag})
+		rows = append(rows, []string{i.Intake, strconv.Itoa(i.Parked), strconv.Itoa(i.Duplicates), strconv.Itoa(i.Rejected),
+			strconv.Itoa(i.Skipped), strconv.Itoa(i.Retried), lag, i.State, shorten(i.Trouble, 120)})
 	}
 	if err := s.print("\n"); err != nil {
 		return err

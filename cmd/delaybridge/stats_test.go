@@ -24,8 +24,11 @@ func TestStatsFacts(t *testing.T) {
 
 func TestStatsIntakes(t *testing.T) {
 	answer := &fake{status: 200, contentType: "application/json", body: `{"durability":"memory","sinks":[],"intakes":[` +
-		`{"intake":"orders","parked":12,"duplicates":1,"rejected":2,"retried":3,"lag":0},{"intake":"new","parked":0,"duplicates":0,"rejected":0,"retried":0}]}`}
-	want := "\nINTAKE  PARKED  DUPLICATES  REJECTED  RETRIED  LAG\norders  12      1           2         3        0\nnew     0       0           0         0        unknown\n"
+		`{"intake":"orders","parked":12,"duplicates":1,"rejected":2,"retried":3,"lag":0,"state":"running"},` +
+		`{"intake":"new","parked":0,"duplicates":0,"rejected":0,"skipped":4,"retried":0,"state":"stopped","trouble":"the record at\ntopic t"}]}`}
+	want := "\nINTAKE  PARKED  DUPLICATES  REJECTED  SKIPPED  RETRIED  LAG      STATE    TROUBLE\n" +
+		"orders  12      1           2         0        3        0        running  \n" +
+		"new     0       0           0         4        0        unknown  stopped  the record at\\ntopic t\n"
 	code, stdout, _ := ask(t, answer, "stats")
 	if _, table, _ := strings.Cut(stdout, "PAUSED\n"); code != exitOK || table != want {
 		t.Errorf("code %d: got\n%swant\n%s", code, table, want)

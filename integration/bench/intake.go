@@ -165,7 +165,7 @@ func fillKafka(ctx context.Context, addrs []string, n int) error {
 // kafkaRound reads all n records in a group of its own. The time to join it is
 // not counted.
 func kafkaRound(ctx context.Context, br *bridge, addrs []string, n uint64) (perSecond float64, err error) {
-	config, err := json.Marshal(map[string]any{"brokers": addrs, "topics": []string{brokerTopic}, "sink": benchSink, "topic": "orders",
+	config, err := json.Marshal(map[string]any{"brokers": addrs, "topics": []string{brokerTopic}, "sink": benchSink, "topic": "orders", "on_bad_record": "stop",
 		"group": fmt.Sprintf("bench-%d", time.Now().UnixNano())})
 	if err != nil {
 		return 0, err

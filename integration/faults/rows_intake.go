@@ -42,7 +42,7 @@ func kafkaIntake(r *run) string {
 
 func (k *kafkaTarget) intakes(suffix string) string {
 	return fmt.Sprintf(`intakes:
-  in: {type: kafka, config: {brokers: [%q], topics: [%s], group: faults, sink: out, topic: "{topic}", trim_suffix: %q, session_timeout: 6s}}
+  in: {type: kafka, config: {brokers: [%q], topics: [%s], group: faults, sink: out, topic: "{topic}", trim_suffix: %q, on_bad_record: stop, session_timeout: 6s}}
 `, k.cluster.Addrs()[0], intakeTopic, suffix)
 }
 

@@ -40,6 +40,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{"empty queue", of("queues", []string{""}), "queues[0]"},
 		{"queue twice", of("queues", []string{"a", "b", "a"}), "queues[2]"},
 		{"long queue", of("queues", []string{long}), "queues[0]"},
+		{"no choice", of("on_bad_record", nil), "reject_queue"},
+		{"two choices", of("reject_exchange", "r"), "on_bad_record"},
 		{"no sink", of("sink", nil), "sink"},
 		{"no such sink", of("sink", "none"), "sink"},
 		{"no topic", of("topic", nil), "topic"},
@@ -84,7 +86,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"heartbeat", of("heartbeat", "1ms"), "heartbeat"},
 	}
 	for _, tt := range tests {
-		c := of("urls", []string{"amqp://u:secret@127.0.0.1/"}, "sink", "out", "queues", []string{"in"}, "topic", "orders")
+		c := of("urls", []string{"amqp://u:secret@127.0.0.1/"}, "sink", "out", "queues", []string{"in"}, "topic", "orders", "on_bad_record", "stop")
 		maps.Copy(c, tt.more)
 		for name, value := range c {
 			if value == nil {

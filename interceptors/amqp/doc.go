@@ -19,8 +19,8 @@
 //	                    x-queue-type: quorum; none
 //	reject_queue        where messages go that can't be parked, or
 //	reject_exchange     the exchange, which gets them with the routing key that they
-//	                    came with. It must exist. Without either the first such message
-//	                    ends the bridge with an error, as going on would lose it
+//	                    came with. It must exist. One of the two is required unless
+//	                    on_bad_record is stop or skip
 //	properties          what becomes of a message's properties: "amqp" (default) makes
 //	                    them options of an AMQP sink, which other sinks refuse;
 //	                    "headers" makes those that are text headers (content-type,
@@ -71,6 +71,12 @@
 // long, a hash stands for it. A message that is delivered again (after a crash, a
 // lost connection) is parked once then, and one that uses the ID of another with
 // other content is rejected.
+//
+// What a consumer publishes again, with the headers that we have added, has the
+// hop in its ID too (r:orders:orders.delayed:42~1), or without a message_id a hash
+// of all that is in it. Without these headers it is new if a message with its
+// message_id was delivered and the broker says that it has not given it to anyone
+// before (redelivered is not set). See docs/retry.md.
 //
 // A message with neither has nothing by which it could be known again: AMQP has
 // no position, and equal messages may both be meant. If the bridge or the

@@ -1,6 +1,7 @@
 package amqpdoor
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -21,6 +22,9 @@ type incoming struct {
 	*amqp091.Delivery
 	m       *core.Message
 	headers []dialect.Header // in the order of their names, as a table has none
+	// byMessageID says that the ID is made of what is not the bridge's. If the broker
+	// says that it delivers such a message for the first time, that is certain.
+	byMessageID bool
 }
 
 // item makes a message of d, or a refusal. It is the same each time that d is
@@ -30,7 +34,8 @@ func (s *source) item(d *amqp091.Delivery) intake.Item {
 	if d.Body == nil {
 		in.m.Body = []byte{} // AMQP has no null
 	}
-	return intake.Item{Message: in.m, Err: in.read()}
+	err := in.read()
+	return intake.Item{Message: in.m, Err: err, New: in.byMessageID && !d.Redelivered}
 }
 
 func (in *incoming) read() error {
@@ -43,8 +48,12 @@ func (in *incoming) read() error {
 			in.headers = append(in.headers, dialect.Header{Name: name, Value: in.Headers[name]})
 		}
 	}
-	from := intake.Source{Topic: in.topic(in.RoutingKey), Sent: in.sent(), ID: in.messageID()}
+	from := intake.Source{Topic: in.topic(in.RoutingKey), Sent: in.sent()}
 	rest, err := in.rules.Apply(in.m, from, in.headers)
+	if in.m.ID == "" {
+		in.m.ID = in.messageID()
+		in.byMessageID = in.m.ID != ""
+	}
 	if err != nil {
 		return err
 	}
@@ -59,7 +68,9 @@ func (in *incoming) read() error {
 		return err
 	}
 	in.setProperties(from, kinds)
-	in.rules.CountFrom(in.m, from.Sent)
+	if in.m.Hop == 0 { // else the timestamp is mostly that of what was delivered
+		in.rules.CountFrom(in.m, from.Sent)
+	}
 	return nil
 }
 
@@ -76,10 +87,17 @@ func (in *incoming) sent() time.Time {
 	return in.Timestamp.Add(time.Second)
 }
 
-// messageID makes of the property an ID. With neither that nor a header there is
-// nothing by which a message that is delivered again is known.
+// messageID makes of the property an ID, and another for each hop. With neither
+// that nor a header there is nothing by which a message that the broker delivers
+// again is known; but of a consumer that publishes again, the headers that we have
+// added tell which delivery it had.
 func (in *incoming) messageID() string {
-	if in.MessageId == "" {
+	switch {
+	case in.m.Hop > 0 && in.MessageId != "":
+		return in.ids.of(in.MessageId + "~" + strconv.Itoa(in.m.Hop))
+	case in.m.Hop > 0:
+		return in.ids.of(fmt.Sprintf("%q%v%q", in.RoutingKey, in.headers, in.Body))
+	case in.MessageId == "":
 		return ""
 	}
 	return in.ids.of(in.MessageId)

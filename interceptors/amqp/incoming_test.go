@@ -18,7 +18,7 @@ import (
 // offline makes an intake that is not run.
 func offline(t testing.TB, more map[string]any) *Intake {
 	t.Helper()
-	c := map[string]any{"urls": []string{"amqp://127.0.0.1/"}, "sink": "out", "queues": []string{"in"}, "topic": "orders"}
+	c := map[string]any{"urls": []string{"amqp://127.0.0.1/"}, "sink": "out", "queues": []string{"in"}, "topic": "orders", "on_bad_record": "stop"}
 	maps.Copy(c, more)
 	for name, value := range c {
 		if value == nil {

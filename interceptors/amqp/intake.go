@@ -34,10 +34,18 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
+	target := "reject_queue"
+	if s.rejectExchange != "" {
+		target = "reject_exchange"
+	}
+	skip, err := c.Skips(target, s.rejectQueue+s.rejectExchange != "")
+	if err != nil {
+		return nil, err
+	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	i := &Intake{name: name, settings: s, log: log, parker: &intake.Parker{In: in, Name: name, Log: log}}
+	i := &Intake{name: name, settings: s, log: log, parker: &intake.Parker{In: in, Name: name, Log: log, Skip: skip}}
 	if s.rejectQueue != "" || s.rejectExchange != "" {
 		i.rejecter = &rejecter{settings: &i.settings}
 	}
@@ -97,7 +105,7 @@ func (i *Intake) addExchanges(c intake.Config, in *core.Interceptor) error {
 // Run reads until ctx ends, then lets what is being parked finish, acknowledges
 // it and leaves the rest to the broker. While the broker or the store can't be
 // reached it tries on. Its error is a *intake.RefusedError: going on would lose
-// that message. Run it once.
+// that message. It may be run again when it has returned.
 func (i *Intake) Run(ctx context.Context) error {
 	defer i.parker.Flush()
 	ctx, end := context.WithCancelCause(ctx)

@@ -102,7 +102,8 @@ func TestRejected(t *testing.T) {
 		{delayed("deep", "deep", "x-delay", int32(1), "deep", deep), "headers: can't be read", "headers"},
 		{delayed("long", "long", "x-delay", int32(1), "long", make([]any, 9000)), "headers: can't be read", "headers"},
 		{twin, core.ErrConflict.Error(), nil},
-		{delayed("returned", "", "delaybridge-attempt", "1"), "delaybridge-attempt: tells", nil},
+		{delayed("returned", "", "delaybridge-attempt", "1", "delaybridge-deliver-at", "2026-01-02T15:04:05.000Z"), "deliver_at: is missing", nil},
+		{delayed("circling", "", "x-delay", int32(1), "delaybridge-attempt", "1", "delaybridge-hop", "1000"), "limits.max_hops", nil},
 		{delayed("name", "", "x-delay", int32(1), "", "empty"), "headers: have an empty name", nil},
 	}
 	r.publish(in, delayed("same", "body", "x-delay", int32(3_600_000)))
@@ -215,7 +216,7 @@ func TestStopsLoudly(t *testing.T) {
 		door := r.run(r.intake(map[string]any{"queues": []string{in, idle}}))
 		<-door.ended
 		refused, ok := errors.AsType[*intake.RefusedError](door.err)
-		if !ok || refused.ID != "" || !strings.Contains(door.err.Error(), in) {
+		if !ok || refused.ID != "r:door:"+in+":b" || !strings.Contains(door.err.Error(), in) {
 			t.Fatalf("Run returned %v", door.err)
 		}
 	}

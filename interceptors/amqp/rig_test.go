@@ -151,6 +151,9 @@ func (r *rig) config(more map[string]any) json.RawMessage {
 		c["topic"] = "orders"
 	}
 	maps.Copy(c, more)
+	if c["reject_queue"] == nil && c["reject_exchange"] == nil && c["on_bad_record"] == nil {
+		c["on_bad_record"] = "stop"
+	}
 	raw, err := json.Marshal(c)
 	if err != nil {
 		r.t.Fatal(err)
@@ -218,7 +221,7 @@ func (r *rig) bridge(sink, more map[string]any) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	bridge := &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Doors: []core.Door{door.Run}}
+	bridge := &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Doors: []core.Door{{Name: "source", Run: door.Run}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- bridge.Run(ctx) }()

@@ -10,6 +10,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/intake"
 )
 
@@ -26,18 +27,18 @@ var errEnded = errors.New("the broker has ended the consumer")
 
 // run reads the queue until ctx ends, on one connection after another.
 func (s *source) run(ctx context.Context) error {
-	trouble := troubles{log: s.log.With("intake", s.name, "queue", s.queue)}
+	trouble := intake.Troubles{Of: s.parker, Log: s.log.With("intake", s.name, "queue", s.queue)}
 	pause, next := firstPause, rand.IntN(len(s.settings.nodes))
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := s.serve(ctx, &next, trouble.over)
+		err := s.serve(ctx, &next, trouble.Over)
 		if _, refused := errors.AsType[*intake.RefusedError](err); refused {
-			return fmt.Errorf("queue %s: %w", s.queue, err)
+			return err
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		trouble.report("can't read from the queue", err)
+		trouble.Report("can't read from the queue", err)
 		next++
 		if time.Since(began) > maxPause {
 			pause = firstPause
@@ -86,6 +87,7 @@ func (s *source) serve(ctx context.Context, next *int, started func()) error {
 		return err
 	}
 	started()
+	s.log.Info("source reads", "intake", s.name, "queue", s.queue)
 	return one.work(ctx, deliveries)
 }
 
@@ -179,7 +181,7 @@ func (s *session) park(ctx context.Context, batch []amqp091.Delivery) error {
 	for n := range batch {
 		items = append(items, s.item(&batch[n]))
 	}
-	err := s.parker.Park(ctx, items, s.rejectTo(batch))
+	err := s.parker.Park(ctx, items, s.rejectTo(batch), func(index int) string { return s.at(&batch[index]) })
 	return errors.Join(err, s.settle(batch, items))
 }
 
@@ -271,6 +273,12 @@ func (s *session) acknowledge() error {
 		return fmt.Errorf("acknowledge: %w", err)
 	}
 	return nil
+}
+
+// at names a message, as far as it has a name.
+func (s *session) at(d *amqp091.Delivery) string {
+	return fmt.Sprintf("queue %s, message_id %q, published to exchange %q with routing key %q", s.queue,
+		core.Shorten(d.MessageId, core.MaxIDLen), d.Exchange, core.Shorten(d.RoutingKey, core.MaxIDLen))
 }
 
 func (s *session) rejectTo(batch []amqp091.Delivery) func(context.Context, []intake.Rejection) error {

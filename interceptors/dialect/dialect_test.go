@@ -146,7 +146,9 @@ func TestRefusals(t *testing.T) {
 		{"delaybridge-key", 5, "must be text"},
 		{"delaybridge-priority", "10", "0 to 9"},
 		{"delaybridge-priority", "-1", "0 to 9"},
-		{"delaybridge-attempt", "1", "was delivered"},
+		{"delaybridge-hop", "0", "from 1 on"},
+		{"delaybridge-hop", "1e3", "from 1 on"},
+		{"delaybridge-hop", "9999999999", "from 1 on"},
 		{"x-delay", table{"a": 1}, "whole number"},
 		{"x-delay", []any{1}, "whole number"},
 		{"x-delay", true, "whole number"},
@@ -383,5 +385,54 @@ func BenchmarkRead(b *testing.B) {
 		if _, err := set.Read(&m, headers); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestPublishedAgain: of a message that was delivered and published again, the
+// headers that delivery has added say nothing but that, whatever dialects are on.
+func TestPublishedAgain(t *testing.T) {
+	past, ahead := "2026-01-02T15:04:05.000Z", time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	delivered := func(more ...any) (all []Header) {
+		for pairs := append([]any{"a", "1", "delaybridge-id", "i", "Delaybridge_Attempt", "2", "delaybridge-deliver-at", past}, more...); len(pairs) > 0; pairs = pairs[2:] {
+			all = append(all, Header{Name: pairs[0].(string), Value: pairs[1]})
+		}
+		return all
+	}
+	tests := map[string]struct {
+		headers  []Header
+		want     core.Message
+		tagged   bool
+		rest     []int
+		delivery []int
+	}{
+		"untagged":       {delivered(), core.Message{Hop: 1}, false, []int{0}, []int{1, 2, 3}},
+		"delay":          {delivered("delaybridge-delay", "5s"), core.Message{Hop: 1, Delay: 5 * time.Second}, true, []int{0}, []int{1, 2, 3}},
+		"another's":      {delivered("x-delay", 5), core.Message{Hop: 1, Delay: 5 * time.Millisecond}, true, []int{0}, []int{1, 2, 3}},
+		"third hop":      {delivered("x-delay", 5, "delaybridge-hop", []byte("2")), core.Message{Hop: 3, Delay: 5 * time.Millisecond}, true, []int{0}, []int{1, 2, 3, 5}},
+		"a number":       {delivered("x-delay", 5, "delaybridge-hop", int64(2)), core.Message{Hop: 3, Delay: 5 * time.Millisecond}, true, []int{0}, []int{1, 2, 3, 5}},
+		"a new id":       {delivered("x-delay", 5, "Nats-Msg-Id", "n"), core.Message{ID: "n", Hop: 1, Delay: 5 * time.Millisecond}, true, []int{0}, []int{1, 2, 3}},
+		"over":           {delivered("x-delay", -5), core.Message{Hop: 1}, false, []int{0}, []int{1, 2, 3}},
+		"only the hop":   {[]Header{{"delaybridge-hop", "1"}, {"delaybridge-delay", "5s"}}, core.Message{Hop: 2, Delay: 5 * time.Second}, true, []int{}, []int{0}},
+		"a new time":     {[]Header{{"delaybridge-deliver-at", ahead.Format(core.TimeFormat)}, {"delaybridge-attempt", "1"}, {"x-delay", -5}}, core.Message{Hop: 1, DeliverAt: ahead}, true, []int{}, []int{0, 1}},
+		"time and delay": {[]Header{{"delaybridge-deliver-at", ahead.Format(core.TimeFormat)}, {"delaybridge-attempt", "1"}, {"x-delay", 5}}, core.Message{Hop: 1, Delay: 5 * time.Millisecond}, true, []int{}, []int{0, 1}},
+	}
+	set, err := New("native", "rabbitmq", "nats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range tests {
+		var m core.Message
+		found, err := set.Read(&m, test.headers)
+		if err != nil || found.Tagged != test.tagged || !slices.Equal(found.Rest, test.rest) || !slices.Equal(found.Delivery, test.delivery) {
+			t.Errorf("%s: %+v, %v", name, found, err)
+		}
+		if diff := cmp.Diff(test.want, m); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	var m core.Message
+	none, _ := New()
+	if found, err := none.Read(&m, delivered("x-delay", 5)); err != nil || m.Hop != 1 || !slices.Equal(found.Rest, []int{0, 4}) {
+		t.Errorf("without dialects: %+v, %v", found, err)
 	}
 }

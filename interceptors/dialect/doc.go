@@ -8,9 +8,7 @@
 //
 //	native       delaybridge-deliver-at, -delay, -expires-at, -ttl, -id, -sink,
 //	             -topic, -key, -priority, as in the HTTP API. Any other name with
-//	             the prefix is refused, delaybridge-attempt among them: a message
-//	             that we have delivered must lose our headers before it is
-//	             delayed again
+//	             the prefix is refused
 //	rabbitmq     x-delay: ms from acceptance, whole or not, as a number or as
 //	             text of digits. A negative one marks, as the delayed message
 //	             plugin does, a delay that is over
@@ -32,6 +30,11 @@
 //	             one event may be sent to several topics
 //	spring       retry_topic-backoff-timestamp: ms since 1970, as one to eight
 //	             bytes of a big-endian number
+//
+// A message with delaybridge-attempt or delaybridge-hop was delivered by us and is
+// published again, whatever dialects are on. Its delaybridge-id is then not its
+// own, and its delaybridge-deliver-at counts only if it is still to come and no
+// other header says when.
 //
 // Durations are as core.ParseDuration reads them, times as core.ParseTime does.
 // A time that has passed means at once.

@@ -2,6 +2,8 @@ package dialect
 
 import (
 	"bytes"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -17,10 +19,13 @@ type Found struct {
 	// Rest are the indices of the headers that are the message's own, in order.
 	// All others are about scheduling and must not be passed on.
 	Rest []int
+	// Delivery are the indices of the headers that delivery has added to a message
+	// that a consumer publishes again (see core.Message.Hop), and of nothing else.
+	Delivery []int
 }
 
 // Read sets those fields of m that the headers name, of DeliverAt, Delay,
-// ExpiresAt, TTL, ID, Sink, Topic, Key and Priority, and leaves the others as
+// ExpiresAt, TTL, ID, Sink, Topic, Key, Priority and Hop, and leaves the others as
 // they are; m should come without times. Values may share memory with the
 // headers'.
 //
@@ -31,7 +36,15 @@ type Found struct {
 func (s *Set) Read(m *core.Message, headers []Header) (Found, error) {
 	found := Found{Rest: make([]int, 0, len(headers))}
 	r := reading{m: m}
+	again := slices.ContainsFunc(headers, func(h Header) bool { return core.MarksDelivery(h.Name) })
 	for n, h := range headers {
+		if name := core.DeliveryHeader(h.Name); again && name != "" {
+			found.Delivery = append(found.Delivery, n)
+			if err := r.delivered(name, h.Value); err != nil {
+				return found, err
+			}
+			continue
+		}
 		row := s.row(h.Name)
 		if row == nil && s.native && core.IsReservedHeader(h.Name) {
 			return found, core.Invalidf("headers", "have the name %s, which is not one of ours", quote(h.Name))
@@ -45,6 +58,10 @@ func (s *Set) Read(m *core.Message, headers []Header) (Found, error) {
 		if err := r.header(row, h.Value); err != nil {
 			return found, err
 		}
+	}
+	if again {
+		m.Hop++
+		r.moved(s.row(core.HeaderDeliverAt))
 	}
 	if err := r.finish(); err != nil {
 		return found, err
@@ -61,6 +78,7 @@ type reading struct {
 	others  []*row       // headers that have set nothing, or what was set already
 	ttlOnce time.Duration
 	over    bool
+	before  any // when a message that is published again was due, as its header says
 }
 
 // value is what a header's value means; the field tells which part.
@@ -92,6 +110,36 @@ func (r *reading) header(row *row, raw any) error {
 	}
 	r.others = append(r.others, row)
 	return nil
+}
+
+// delivered reads a header that delivery has added.
+func (r *reading) delivered(name string, raw any) error {
+	switch name {
+	case core.HeaderDeliverAt:
+		r.before = raw
+	case core.HeaderHop:
+		text, err := textOf(raw)
+		if n, notNumber := numberOf(raw); err != nil && notNumber == nil {
+			text = strconv.AppendInt(nil, n, 10) // some clients make numbers of digits
+		}
+		hop, refused := core.ParseHop(string(text))
+		if refused != nil {
+			return refused
+		}
+		r.m.Hop = hop
+	}
+	return nil
+}
+
+// moved: the time at which a message was due has passed when it is published
+// again. So one that has not is a new one, unless there is another.
+func (r *reading) moved(row *row) {
+	if row == nil || r.before == nil || r.by[deliverAt] != nil || r.by[delay] != nil {
+		return
+	}
+	if v, err := parseTime(r.before); err == nil && v.time.After(time.Now()) {
+		r.by[deliverAt], r.m.DeliverAt = row, v.time
+	}
 }
 
 func (r *reading) twice(row *row) bool {

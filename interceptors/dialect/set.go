@@ -72,7 +72,7 @@ func (s *Set) Names() []string { return slices.Clone(s.names) }
 // acts on it. A door for which it costs something to make Headers may leave out
 // those that Read does not know.
 func (s *Set) Knows(name string) bool {
-	return s.row(name) != nil || s.native && core.IsReservedHeader(name)
+	return s.row(name) != nil || s.native && core.IsReservedHeader(name) || core.DeliveryHeader(name) != ""
 }
 
 // longestName is room for the folded name of every row.

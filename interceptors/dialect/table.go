@@ -45,8 +45,6 @@ var table = [...]row{
 	{Native, core.HeaderPrefix + "topic", topic, parseName, false},
 	{Native, core.HeaderPrefix + "key", key, parseText, false},
 	{Native, core.HeaderPrefix + "priority", priority, parsePriority, false},
-	{Native, core.HeaderAttempt, nothing, refuse("tells that the message was delivered by delaybridge; " +
-		"take the headers that begin with " + core.HeaderPrefix + " off before it is delayed again"), false},
 
 	{"rabbitmq", "x-delay", delay, orOver(count(time.Millisecond)), false},
 

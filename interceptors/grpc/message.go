@@ -104,7 +104,7 @@ func (d decoder) headers(given []*bridgev1.Header) ([]core.Header, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
-	if len(given) > d.limits.MaxHeaders {
+	if len(given) > d.limits.MaxGiven() {
 		return nil, core.Invalidf("headers", "are more than %d", d.limits.MaxHeaders)
 	}
 	headers := make([]core.Header, len(given))
@@ -115,6 +115,9 @@ func (d decoder) headers(given []*bridgev1.Header) ([]core.Header, error) {
 				return nil, core.Invalidf("headers", "have names that differ in case only")
 			}
 		}
+	}
+	if core.CountHeaders(headers) > d.limits.MaxHeaders {
+		return nil, core.Invalidf("headers", "are more than %d", d.limits.MaxHeaders)
 	}
 	return headers, nil
 }

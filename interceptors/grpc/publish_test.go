@@ -235,3 +235,22 @@ func TestPanicIsSurvived(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestPublishedAgain: what was delivered and is published again, with the headers
+// of that, is a new message.
+func TestPublishedAgain(t *testing.T) {
+	f := newFixture(t, Config{})
+	headers := []*bridgev1.Header{{Name: "delaybridge-id", Value: []byte("a")}, {Name: "delaybridge-attempt", Value: []byte("1")}, {Name: "x", Value: []byte("1")}}
+	for range 64 - 1 { // as many as there may be, and ours
+		headers = append(headers, &bridgev1.Header{Name: "h", Value: []byte("v")})
+	}
+	response, err := f.client.Publish(t.Context(), &bridgev1.PublishRequest{Messages: []*bridgev1.Message{
+		{Id: "a", Topic: "t", Delay: durationpb.New(time.Hour), Headers: headers}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parked, _ := f.store.seen()
+	if m := parked[0]; m.ID != "a~1" || len(m.Headers) != 65 || m.Headers[0].Name != "x" || m.Headers[64].Name != core.HeaderHop || string(m.Headers[64].Value) != "1" {
+		t.Errorf("parked %+v, answered %v", m, response)
+	}
+}

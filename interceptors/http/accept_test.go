@@ -23,6 +23,8 @@ func TestEnvelopeBecomesMessage(t *testing.T) {
 	}{
 		"least": {`{"topic":"t","delay":"90s"}`,
 			core.Message{Topic: "t", Delay: 90 * time.Second, Body: []byte{}, Generated: true}},
+		"delivered before": {`{"id":"a","sink":"orders","topic":"t","delay":"1h","headers":{"delaybridge-id":"a","delaybridge-attempt":"2","delaybridge-deliver-at":"2026-01-02T15:04:05.000Z","x":"1"}}`,
+			core.Message{ID: "a~1", Topic: "t", Delay: time.Hour, Hop: 1, Body: []byte{}, Headers: []core.Header{header("x", "1"), header("delaybridge-hop", "1")}}},
 		"all texts": {`{"id":"a/b","sink":"orders","topic":"t","key":"k","body":"hello","deliver_at":"` + soon.Format(time.RFC3339Nano) + `","ttl":"P1D","priority":9,"options":{"retry.max_attempts":"3"}}`,
 			core.Message{ID: "a/b", Topic: "t", Key: []byte("k"), Body: []byte("hello"), DeliverAt: soon, TTL: 24 * time.Hour, Priority: 9,
 				Options: map[string]string{"retry.max_attempts": "3"}}},

@@ -43,7 +43,7 @@ type Config struct {
 	// come with, besides the native ones; none.
 	Dialects []string
 
-	// Intakes reports on the ways in that read from a broker, for stats; nil: there
+	// Intakes reports on the ways in that read from a broker, for stats and readiness; nil: there
 	// are none.
 	Intakes func() []IntakeReport
 

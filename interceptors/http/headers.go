@@ -25,10 +25,10 @@ func (e *envelope) headers() (headers []core.Header, err error) {
 
 // add appends a header unless there are too many already.
 func (e *envelope) add(headers []core.Header, name string, value []byte) ([]core.Header, error) {
-	if len(headers) == e.limits.MaxHeaders {
+	if headers = append(headers, core.Header{Name: name, Value: value}); len(headers) > e.limits.MaxHeaders && core.CountHeaders(headers) > e.limits.MaxHeaders {
 		return nil, core.Invalidf("headers", "are more than %d", e.limits.MaxHeaders)
 	}
-	return append(headers, core.Header{Name: name, Value: value}), nil
+	return headers, nil
 }
 
 // headerObject reads {"name": "text" | null | ["text" | null, ...], ...}.

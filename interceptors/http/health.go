@@ -18,6 +18,9 @@ type healthJSON struct {
 	// Sinks has those that nothing can be delivered to at present, and a word on why.
 	// They don't make the bridge unready: it parks on.
 	Sinks map[string]string `json:"sinks,omitempty"`
+	// Intakes has the state of those that don't run as they should. They don't make
+	// the bridge unready, as all else goes on.
+	Intakes map[string]string `json:"intakes,omitempty"`
 }
 
 // live tells that the process answers.
@@ -40,7 +43,22 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	answer.Sinks = s.in.HeldBack() // names and states only: strangers may ask
+	answer.Intakes = s.troubledIntakes()
 	return s.writeJSON(w, status, answer)
 }
 
 const reasonForStrangers = "messages can't be accepted; the log tells why, and so does this request with a token"
+
+// troubledIntakes returns names and states only: strangers may ask.
+func (s *Server) troubledIntakes() map[string]string {
+	if s.config.Intakes == nil {
+		return nil
+	}
+	troubled := make(map[string]string)
+	for _, r := range s.config.Intakes() {
+		if state := r.state(); state != stateRunning {
+			troubled[r.Intake] = state
+		}
+	}
+	return troubled
+}

@@ -49,7 +49,7 @@ func headersProblem(e *core.InvalidError) *problem {
 
 // messageOfHeaders makes the message of a publish request, but for its body.
 func (s *Server) messageOfHeaders(r *http.Request) (*core.Message, error) {
-	p := published{message: core.Message{Sink: r.PathValue("sink"), Topic: r.PathValue("topic")}}
+	p := published{message: core.Message{Sink: r.PathValue("sink"), Topic: r.PathValue("topic")}, again: marksDelivery(r.Header)}
 	for name, values := range r.Header {
 		lower := strings.ToLower(name)
 		var err error
@@ -64,7 +64,7 @@ func (s *Server) messageOfHeaders(r *http.Request) (*core.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		if most := s.in.Limits().MaxHeaders; len(p.message.Headers) > most {
+		if most := s.in.Limits().MaxHeaders; core.CountHeaders(p.message.Headers) > most {
 			return nil, headersProblem(core.Invalidf("headers", "are more than %d", most))
 		}
 	}
@@ -79,6 +79,16 @@ type published struct {
 	message core.Message
 	given   field
 	foreign []dialect.Header // of other dialects, and what belongs to them
+	again   bool             // it was delivered by us, and comes with the headers of that
+}
+
+func marksDelivery(headers http.Header) bool {
+	for name := range headers {
+		if core.MarksDelivery(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // reserved reads a header with core.HeaderPrefix.
@@ -86,6 +96,12 @@ func (p *published) reserved(lower string, values []string) error {
 	name := strings.ReplaceAll(lower, "_", "-")
 	if strings.HasPrefix(name, headerOfMessage) {
 		return p.forward(lower[len(headerOfMessage):], values)
+	}
+	if delivery := core.DeliveryHeader(name); p.again && delivery != "" {
+		if delivery == core.HeaderID && len(values) == 1 {
+			p.message.ID, p.given = values[0], p.given|fieldID // core makes it one of its own
+		}
+		return p.forward(name, values)
 	}
 	f := fieldOf([]byte(strings.ReplaceAll(name[len(core.HeaderPrefix):], "-", "_")))
 	if f&publishFields == 0 {

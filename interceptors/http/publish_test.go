@@ -28,6 +28,12 @@ func TestPublishedBecomesMessage(t *testing.T) {
 			"Delaybridge-Header-X-Trace: 1", "Authorization: secret", "Cookie: secret", "X-Other: no"},
 			core.Message{Topic: "t", Delay: time.Hour, Body: []byte("x"), Generated: true,
 				Headers: []core.Header{header("b_c", "1"), header("x-trace", "2"), header("x-trace", "1")}}},
+		"delivered before": {"/v1/publish/orders/t", "x", []string{"Delaybridge-Delay: 1h", "Delaybridge-Attempt: 1", "Delaybridge_Hop: 2", "Delaybridge-Id: a~2",
+			"Delaybridge-Deliver-At: 2026-01-02T15:04:05.000Z", "Delaybridge-Header-X-Trace: 1"},
+			core.Message{ID: "a~3", Topic: "t", Delay: time.Hour, Hop: 3, Body: []byte("x"),
+				Headers: []core.Header{header("x-trace", "1"), header("delaybridge-hop", "3")}}},
+		"delivered before, in own headers": {"/v1/publish/orders/t", "x", []string{"Delaybridge-Delay: 1h", "Delaybridge-Id: b", "Delaybridge-Header-Delaybridge-Attempt: 1"},
+			core.Message{ID: "b", Topic: "t", Delay: time.Hour, Hop: 1, Body: []byte("x"), Headers: []core.Header{header("delaybridge-hop", "1")}}},
 		"expires_at": {"/v1/publish/orders/t", "x", []string{"Delaybridge-Delay: 1s", "Delaybridge-Expires-At: " + soon.Format(time.RFC3339Nano), "Delaybridge-Key: "},
 			core.Message{Topic: "t", Delay: time.Second, ExpiresAt: soon, Key: []byte{}, Body: []byte("x"), Generated: true}},
 	}

@@ -15,22 +15,48 @@ type statsJSON struct {
 }
 
 // intakeJSON is what one intake of this instance has done since it started; lag
-// is what waits in its source, and is left out if it is unknown.
+// is what waits in its source, and is left out if it is unknown. What holds it up
+// is in trouble, if anything does.
 type intakeJSON struct {
 	Intake     string `json:"intake"`
 	Parked     uint64 `json:"parked"`
 	Duplicates uint64 `json:"duplicates"`
 	Rejected   uint64 `json:"rejected"`
+	Skipped    uint64 `json:"skipped,omitempty"`
 	Retried    uint64 `json:"retried"`
 	Lag        *int64 `json:"lag,omitempty"`
+	State      string `json:"state"`
+	Trouble    string `json:"trouble,omitempty"`
+	Since      string `json:"trouble_since,omitempty"`
 }
+
+// The states of an intake.
+const (
+	stateRunning  = "running"
+	stateRetrying = "retrying"
+	stateStopped  = "stopped" // until the bridge is started anew
+)
 
 // IntakeReport is what stats tells of a way in that reads from a broker. Lag is
 // negative if it is unknown.
 type IntakeReport struct {
-	Intake                                string
-	Parked, Duplicates, Rejected, Retried uint64
-	Lag                                   int64
+	Intake                                         string
+	Parked, Duplicates, Rejected, Skipped, Retried uint64
+	Lag                                            int64
+	// Trouble is what holds it up, and Since when that began; empty: nothing.
+	Trouble string
+	Since   time.Time
+	Stopped bool // it does not try again
+}
+
+func (r IntakeReport) state() string {
+	switch {
+	case r.Stopped:
+		return stateStopped
+	case r.Trouble != "":
+		return stateRetrying
+	}
+	return stateRunning
 }
 
 // sinkJSON is what is stored for one sink, by all instances; since_start is
@@ -50,15 +76,16 @@ type sinkJSON struct {
 }
 
 type totalsJSON struct {
-	Accepted   uint64       `json:"accepted"`
-	Repeated   uint64       `json:"repeated"`
-	Refused    uint64       `json:"refused"`
-	Delivered  uint64       `json:"delivered"`
-	Retried    uint64       `json:"retried"`
-	Unknown    uint64       `json:"unknown"`
-	Dead       uint64       `json:"dead"`
-	Expired    uint64       `json:"expired"`
-	LatenessMS latenessJSON `json:"lateness_ms"`
+	Accepted    uint64       `json:"accepted"`
+	Republished uint64       `json:"republished"`
+	Repeated    uint64       `json:"repeated"`
+	Refused     uint64       `json:"refused"`
+	Delivered   uint64       `json:"delivered"`
+	Retried     uint64       `json:"retried"`
+	Unknown     uint64       `json:"unknown"`
+	Dead        uint64       `json:"dead"`
+	Expired     uint64       `json:"expired"`
+	LatenessMS  latenessJSON `json:"lateness_ms"`
 }
 
 type latenessJSON struct {
@@ -90,7 +117,8 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 }
 
 func newIntakeJSON(r IntakeReport) intakeJSON {
-	i := intakeJSON{Intake: r.Intake, Parked: r.Parked, Duplicates: r.Duplicates, Rejected: r.Rejected, Retried: r.Retried}
+	i := intakeJSON{Intake: r.Intake, Parked: r.Parked, Duplicates: r.Duplicates, Rejected: r.Rejected, Skipped: r.Skipped,
+		Retried: r.Retried, State: r.state(), Trouble: r.Trouble, Since: timeText(r.Since)}
 	if r.Lag >= 0 {
 		i.Lag = &r.Lag
 	}
@@ -102,7 +130,7 @@ func newSinkJSON(r core.SinkReport) sinkJSON {
 		Sink: r.Sink, Scheduled: r.Scheduled, Due: r.Due, Dead: r.SinkStats.Dead, Buckets: r.Buckets, Owned: r.Owned,
 		NextDue: timeText(r.NextDue), Paused: r.Paused, PausedSince: timeText(r.PausedSince), Facts: r.Facts,
 		SinceStart: totalsJSON{
-			Accepted: r.Accepted, Repeated: r.Repeated, Refused: r.Refused, Delivered: r.Delivered,
+			Accepted: r.Accepted, Republished: r.Republished, Repeated: r.Repeated, Refused: r.Refused, Delivered: r.Delivered,
 			Retried: r.Retried, Unknown: r.Unknown, Dead: r.Totals.Dead, Expired: r.Expired,
 			LatenessMS: latenessJSON{milliseconds(r.LatenessP50), milliseconds(r.LatenessP99), milliseconds(r.LatenessMax)},
 		},

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
@@ -33,15 +34,22 @@ func TestStatsHaveFacts(t *testing.T) {
 func TestStatsHaveIntakes(t *testing.T) {
 	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "plain"})
 	door, err := New(Config{Intakes: func() []IntakeReport {
-		return []IntakeReport{{Intake: "a", Parked: 4, Duplicates: 3, Rejected: 2, Retried: 1, Lag: 0}, {Intake: "b", Lag: -1}}
+		return []IntakeReport{{Intake: "a", Parked: 4, Duplicates: 3, Rejected: 2, Retried: 1, Lag: 0}, {Intake: "b", Lag: -1, Skipped: 7, Trouble: "a bad record", Since: time.UnixMilli(0), Stopped: true}, {Intake: "c", Trouble: "no broker", Since: time.UnixMilli(0)}}
 	}}, in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer := httptest.NewRecorder()
 	door.server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/v1/stats", nil))
-	want := `"intakes":[{"intake":"a","parked":4,"duplicates":3,"rejected":2,"retried":1,"lag":0},{"intake":"b","parked":0,"duplicates":0,"rejected":0,"retried":0}]`
+	want := `"intakes":[{"intake":"a","parked":4,"duplicates":3,"rejected":2,"retried":1,"lag":0,"state":"running"},` +
+		`{"intake":"b","parked":0,"duplicates":0,"rejected":0,"skipped":7,"retried":0,"state":"stopped","trouble":"a bad record","trouble_since":"1970-01-01T00:00:00.000Z"},` +
+		`{"intake":"c","parked":0,"duplicates":0,"rejected":0,"retried":0,"lag":0,"state":"retrying","trouble":"no broker","trouble_since":"1970-01-01T00:00:00.000Z"}]`
 	if got := answer.Body.String(); !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s in it", got, want)
+	}
+	answer = httptest.NewRecorder()
+	door.server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/readyz", nil))
+	if got := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(got, `"ready":true`) || !strings.Contains(got, `"intakes":{"b":"stopped","c":"retrying"}`) {
+		t.Errorf("got %d %s", answer.Code, got)
 	}
 }

@@ -21,6 +21,31 @@ type Config struct {
 	AllowTopics        []string `json:"allow_topics"`
 	AllowLoop          bool     `json:"allow_loop"`
 	DelayFrom          string   `json:"delay_from"`
+	OnBadRecord        string   `json:"on_bad_record"`
+}
+
+// What becomes of a record that can't be parked.
+const (
+	BadReject = "reject"
+	BadStop   = "stop"
+	BadSkip   = "skip"
+)
+
+// Skips tells whether records that can't be parked are left out. target is the
+// setting that says where they go, and set whether it does. The error is a
+// *core.InvalidError: nobody has chosen what becomes of them, or the choices
+// don't go together.
+func (c *Config) Skips(target string, set bool) (bool, error) {
+	switch policy := c.OnBadRecord; {
+	case policy != "" && policy != BadReject && policy != BadStop && policy != BadSkip:
+		return false, core.Invalidf("on_bad_record", "must be reject, stop or skip")
+	case set && (policy == BadStop || policy == BadSkip):
+		return false, core.Invalidf("on_bad_record", "can't be %s together with %s: leave one of the two out", policy, target)
+	case !set && (policy == "" || policy == BadReject):
+		return false, core.Invalidf(target, "is missing: say where records go that can't be parked; or set on_bad_record: stop, "+
+			"so that this source stops at the first of them, or on_bad_record: skip, so that they are logged and left out")
+	}
+	return c.OnBadRecord == BadSkip, nil
 }
 
 // What becomes of a message without a time.

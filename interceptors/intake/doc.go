@@ -28,6 +28,12 @@
 //	                      stands for anything
 //	allow_loop            false; true allows a target with the name of a source,
 //	                      which is a loop unless it is another broker's
+//	on_bad_record         what becomes of a record that can't be parked: "reject" writes
+//	                      it to the reject target of the source, and is the default if
+//	                      there is one. Without one it has to be chosen: "stop" stops
+//	                      this source, which then stays stopped until the bridge is
+//	                      started anew, while all else goes on; "skip" logs the record
+//	                      at level warn, counts it and leaves it out for good
 //
 // A header that names what would be the target anyway is always allowed. A key
 // in a header replaces the record's.

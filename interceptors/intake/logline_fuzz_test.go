@@ -28,7 +28,7 @@ func FuzzLogRejected(f *testing.F) {
 		rejected := make([]Rejection, min(max(records, 1), 500))
 		rejected[0] = Rejection{Index: 0, Reason: errors.New(reason)}
 		for _, log := range []*slog.Logger{slog.New(slog.NewTextHandler(&plain, nil)), slog.New(slog.NewJSONHandler(&object, nil))} {
-			(&Parker{Name: "kafka-in", Log: log}).logRejected(items, rejected)
+			(&Parker{Name: "kafka-in", Log: log}).logRejected(items, rejected, at)
 		}
 		for _, line := range []string{plain.String(), object.String()} {
 			if strings.IndexByte(line, '\n') != len(line)-1 || len(line) > 300+6*(core.MaxIDLen+core.MaxErrorText) {
@@ -36,13 +36,13 @@ func FuzzLogRejected(f *testing.F) {
 			}
 		}
 		id, reason = core.Shorten(id, core.MaxIDLen), core.Shorten(reason, core.MaxErrorText)
-		want := fmt.Sprintf(" level=WARN msg=\"records rejected\" intake=kafka-in records=%d message_id=", len(rejected))
+		want := fmt.Sprintf(" level=WARN msg=\"records rejected\" intake=kafka-in records=%d at=\"position 0\" message_id=", len(rejected))
 		_, rest, _ := strings.Cut(plain.String(), want)
 		if got, ok := strings.CutPrefix(rest, spelled(id)+" err="); !ok || got != spelled(reason)+"\n" {
 			t.Errorf("%q and %q became %q", id, reason, plain.String())
 		}
 		fields := map[string]any{}
-		if err := json.Unmarshal(object.Bytes(), &fields); err != nil || len(fields) != 7 || fields["message_id"] != strings.ToValidUTF8(id, "\ufffd") && !strings.Contains(fmt.Sprint(fields["message_id"]), "\ufffd") {
+		if err := json.Unmarshal(object.Bytes(), &fields); err != nil || len(fields) != 8 || fields["message_id"] != strings.ToValidUTF8(id, "\ufffd") && !strings.Contains(fmt.Sprint(fields["message_id"]), "\ufffd") {
 			t.Errorf("%q became %q, %v", id, object.String(), err)
 		}
 	})

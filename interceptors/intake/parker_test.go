@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,9 @@ func items(ids ...string) (made []Item) {
 	return made
 }
 
+// at names an item.
+func at(index int) string { return "position " + strconv.Itoa(index) }
+
 func noReject(context.Context, []Rejection) error { panic("nothing is to be rejected") }
 
 func wantDone(t *testing.T, all []Item, done ...bool) {
@@ -99,7 +103,7 @@ func TestParkTriesTheSameAgain(t *testing.T) {
 			store := newScript(always(fault), always(fault), second)
 			p := &Parker{In: interceptor(store, core.Limits{})}
 			all, begin := items("a", "b", "c"), time.Now()
-			if err := p.Park(t.Context(), all, noReject); err != nil {
+			if err := p.Park(t.Context(), all, noReject, at); err != nil {
 				t.Fatal(err)
 			}
 			wantDone(t, all, true, true, true)
@@ -128,7 +132,7 @@ func TestParkKeepsGeneratedIDs(t *testing.T) {
 		store := newScript(always(core.ErrUnknown))
 		p := &Parker{In: interceptor(store, core.Limits{})}
 		all := items("")
-		if err := p.Park(t.Context(), all, noReject); err != nil {
+		if err := p.Park(t.Context(), all, noReject, at); err != nil {
 			t.Fatal(err)
 		}
 		if p.Report().Duplicates != 1 || store.calls[1][0] == "" {
@@ -149,15 +153,15 @@ func TestParkRejects(t *testing.T) {
 			if tries++; tries < 3 {
 				return errors.New("no leader")
 			}
-			var at []int
+			var indices []int
 			for _, r := range rejected {
-				at = append(at, r.Index)
+				indices = append(indices, r.Index)
 			}
-			if !slices.Equal(at, []int{1, 3, 4}) || !errors.Is(rejected[1].Reason, core.ErrConflict) || !strings.Contains(rejected[2].Reason.Error(), "body: is larger") {
+			if !slices.Equal(indices, []int{1, 3, 4}) || !errors.Is(rejected[1].Reason, core.ErrConflict) || !strings.Contains(rejected[2].Reason.Error(), "body: is larger") {
 				t.Errorf("rejected %v", rejected)
 			}
 			return nil
-		})
+		}, at)
 		if err != nil || tries != 3 {
 			t.Errorf("%v after %d tries", err, tries)
 		}
@@ -165,7 +169,7 @@ func TestParkRejects(t *testing.T) {
 		if got := p.Report(); got != (Report{Parked: 2, Rejected: 3, Retried: 2, Lag: -1}) {
 			t.Errorf("%+v", got)
 		}
-		if err := p.Park(t.Context(), items("a"), noReject); err != nil || p.Report().Duplicates != 1 {
+		if err := p.Park(t.Context(), items("a"), noReject, at); err != nil || p.Report().Duplicates != 1 {
 			t.Errorf("%v, %+v", err, p.Report())
 		}
 	})
@@ -175,9 +179,9 @@ func TestParkWithoutPlaceForRejected(t *testing.T) {
 	p := &Parker{In: interceptor(newScript(), core.Limits{})}
 	all := items("a", "b", "c")
 	all[1].Message.Topic = ""
-	err := p.Park(t.Context(), all, nil)
+	err := p.Park(t.Context(), all, nil, at)
 	refused, ok := errors.AsType[*RefusedError](err)
-	if _, invalid := errors.AsType[*core.InvalidError](err); !ok || !invalid || refused.ID != "b" {
+	if _, invalid := errors.AsType[*core.InvalidError](err); !ok || !invalid || refused.ID != "b" || !strings.Contains(err.Error(), "at position 1 ") {
 		t.Errorf("got %v", err)
 	}
 	wantDone(t, all, true, false, true)
@@ -195,7 +199,7 @@ func TestParkEnds(t *testing.T) {
 			p := &Parker{In: interceptor(newScript(forever...), core.Limits{})}
 			time.AfterFunc(time.Hour, func() { cancel(cause) })
 			begin, all := time.Now(), items("a")
-			if err := p.Park(ctx, all, nil); !errors.Is(err, cause) || time.Since(begin) != time.Hour {
+			if err := p.Park(ctx, all, nil, at); !errors.Is(err, cause) || time.Since(begin) != time.Hour {
 				t.Errorf("%v after %s", err, time.Since(begin))
 			}
 			wantDone(t, all, false)
@@ -212,7 +216,7 @@ func TestParkEnds(t *testing.T) {
 			time.AfterFunc(time.Second, func() { cancel(cause) })
 			time.AfterFunc(2*time.Second, func() { close(store.block) })
 			p, all := &Parker{In: interceptor(store, core.Limits{})}, items("a")
-			if err := p.Park(ctx, all, nil); err != nil {
+			if err := p.Park(ctx, all, nil, at); err != nil {
 				t.Error(err)
 			}
 			wantDone(t, all, true)
@@ -225,7 +229,7 @@ func TestParkEnds(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(cause) })
 			p, all, begin := &Parker{In: interceptor(store, core.Limits{}), Linger: 3 * time.Second}, items("a"), time.Now()
-			if err := p.Park(ctx, all, nil); !errors.Is(err, cause) || time.Since(begin) != 4*time.Second {
+			if err := p.Park(ctx, all, nil, at); !errors.Is(err, cause) || time.Since(begin) != 4*time.Second {
 				t.Errorf("%v after %s", err, time.Since(begin))
 			}
 			wantDone(t, all, false)
@@ -235,7 +239,7 @@ func TestParkEnds(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
 		store := newScript()
-		if err := (&Parker{In: interceptor(store, core.Limits{})}).Park(ctx, items("a"), nil); !errors.Is(err, cause) || len(store.calls) > 0 {
+		if err := (&Parker{In: interceptor(store, core.Limits{})}).Park(ctx, items("a"), nil, at); !errors.Is(err, cause) || len(store.calls) > 0 {
 			t.Errorf("%v, %d calls", err, len(store.calls))
 		}
 	})
@@ -260,7 +264,7 @@ func TestParkAfterALongTime(t *testing.T) {
 		all[0].Message.Delay, all[0].Message.DeliverAt = 0, time.Now().Add(-48*time.Hour)
 		all[1].Message.Delay, all[1].Message.DeliverAt = 0, time.Now().Add(time.Hour)
 		all[2].Message.Delay, all[2].Message.DeliverAt = 0, time.Now().Add(40*time.Hour)
-		if err := p.Park(t.Context(), all, noReject); err != nil {
+		if err := p.Park(t.Context(), all, noReject, at); err != nil {
 			t.Fatal(err)
 		}
 		wantDone(t, all, true, true, true)
@@ -277,7 +281,7 @@ func TestDuplicatesAreTold(t *testing.T) {
 		var log bytes.Buffer
 		p := &Parker{In: interceptor(memstore.New(memstore.Config{}), core.Limits{}), Name: "door", Log: slog.New(slog.NewTextHandler(&log, nil))}
 		for range 2 {
-			if err := p.Park(t.Context(), items("a", "b", "c"), noReject); err != nil {
+			if err := p.Park(t.Context(), items("a", "b", "c"), noReject, at); err != nil {
 				t.Fatal(err)
 			}
 		}

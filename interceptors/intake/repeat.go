@@ -31,6 +31,7 @@ func (p *Parker) lingering(ctx context.Context) (context.Context, context.Cancel
 func (p *Parker) repeat(ctx context.Context, what string, try func() error) error {
 	begin := time.Now()
 	var logged time.Time
+	defer p.over(p)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -40,6 +41,7 @@ func (p *Parker) repeat(ctx context.Context, what string, try func() error) erro
 			break
 		}
 		p.totals.retried.Add(1)
+		p.note(p, what, err)
 		if now := time.Now(); now.Sub(logged) > logEvery {
 			logged = now
 			p.log().Warn("intake is held up, its source waits", "intake", p.Name, "at", what, "err", core.Shorten(err.Error(), core.MaxErrorText))
@@ -67,12 +69,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // logRejected names the first of them: a flood of bad records is no flood of lines.
-func (p *Parker) logRejected(items []Item, rejected []Rejection) {
-	id := ""
-	if m := items[rejected[0].Index].Message; m != nil {
-		id = m.ID
-	}
-	p.log().Warn("records rejected", "intake", p.Name, "records", len(rejected), "message_id", core.Shorten(id, core.MaxIDLen), "err", core.Shorten(rejected[0].Reason.Error(), core.MaxErrorText))
+func (p *Parker) logRejected(items []Item, rejected []Rejection, at func(int) string) {
+	first := rejected[0]
+	p.log().Warn("records rejected", "intake", p.Name, "records", len(rejected), "at", at(first.Index),
+		"message_id", core.Shorten(items[first.Index].id(), core.MaxIDLen), "err", core.Shorten(first.Reason.Error(), core.MaxErrorText))
 }
 
 func (p *Parker) log() *slog.Logger {

@@ -29,11 +29,11 @@ type Source struct {
 // far as it came.
 func (r *Rules) Apply(m *core.Message, from Source, headers []dialect.Header) (rest []int, err error) {
 	found, err := r.dialects.Read(m, headers)
-	if err != nil {
-		return nil, err
-	}
 	if m.ID == "" {
 		m.ID = from.ID
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := r.setTarget(m, from.Topic); err != nil {
 		return nil, err

@@ -201,7 +201,7 @@ func TestLongPast(t *testing.T) {
 	_, err := r.Apply(m, Source{Topic: "t", ID: "id", Sent: sent}, headers("delaybridge-delay", "1h"))
 	r.CountFrom(m, sent)
 	p := &Parker{In: interceptor(store, core.Limits{})}
-	if err := errors.Join(err, p.Park(t.Context(), []Item{{Message: m}}, noReject)); err != nil || p.Report().Parked != 1 {
+	if err := errors.Join(err, p.Park(t.Context(), []Item{{Message: m}}, noReject, at)); err != nil || p.Report().Parked != 1 {
 		t.Errorf("%v, %+v", err, p.Report())
 	}
 }

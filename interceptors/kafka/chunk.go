@@ -231,8 +231,8 @@ func (c *chunk) refuse(ctx context.Context, b *batch, offset int64, reason error
 // flush parks what there is and marks how far that is.
 func (c *chunk) flush(ctx context.Context) error {
 	if len(c.items) > 0 {
-		if err := c.parker.Park(ctx, c.items, c.rejectTo()); err != nil {
-			return fmt.Errorf("topic %s, partition %d: %w", c.topic, c.number, err)
+		if err := c.parker.Park(ctx, c.items, c.rejectTo(), c.at); err != nil {
+			return err
 		}
 	}
 	c.done(position{topicID: c.of, point: point{c.upTo, c.epoch}})
@@ -248,6 +248,11 @@ func (c *chunk) empty() {
 	c.items, c.origins, c.size = c.items[:0], c.origins[:0], 0
 	clear(c.headers)
 	c.headers = c.headers[:0]
+}
+
+// at names the record that an item comes from.
+func (c *chunk) at(index int) string {
+	return fmt.Sprintf("topic %s, partition %d, offset %d", c.topic, c.number, c.origins[index].offset)
 }
 
 func (c *chunk) rejectTo() func(context.Context, []intake.Rejection) error {

@@ -82,6 +82,11 @@ func TestBadConfiguration(t *testing.T) {
 		{`{"sasl": {"mechanism": "plain", "password": "hunter2"}}`, "sasl.username"},
 		{`{"sasl": {"mechanism": "gssapi", "username": "u", "password": "hunter2"}}`, "sasl.mechanism"},
 		{`{"sasl": {"mechanism": "scram-sha-256", "username": "u", "password": "hunter2\u0000"}}`, "sasl"},
+		{`{"on_bad_record": null}`, "reject_topic"},
+		{`{"on_bad_record": "reject"}`, "reject_topic"},
+		{`{"on_bad_record": "drop"}`, "on_bad_record"},
+		{`{"reject_topic": "r"}`, "on_bad_record"},
+		{`{"reject_topic": "r", "on_bad_record": "skip"}`, "on_bad_record"},
 		{`{"sink": 5}`, "sink"},
 		{`{"sink": "nowhere"}`, "sink"},
 		{`{"topic": ""}`, "topic"},
@@ -91,7 +96,7 @@ func TestBadConfiguration(t *testing.T) {
 		{`{"untagged": "drop"}`, "untagged"},
 	} {
 		var good, more map[string]any
-		if err := errors.Join(json.Unmarshal([]byte(`{"brokers": ["a:1"], "topics": ["orders.delayed"], "sink": "out", "topic": "orders"}`), &good),
+		if err := errors.Join(json.Unmarshal([]byte(`{"brokers": ["a:1"], "topics": ["orders.delayed"], "sink": "out", "topic": "orders", "on_bad_record": "stop"}`), &good),
 			json.Unmarshal([]byte(test.more), &more)); err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +111,7 @@ func TestBadConfiguration(t *testing.T) {
 			t.Errorf("%s: %v", test.more, err)
 		}
 	}
-	good := `{"brokers": ["a:1"], "topics": ["orders.delayed"], "sink": "out", "topic": "orders"}`
+	good := `{"brokers": ["a:1"], "topics": ["orders.delayed"], "sink": "out", "topic": "orders", "reject_topic": "r"}`
 	for raw, field := range map[string]string{"": "config", "[]": "config", good + " {}": "config", good + " x": "config"} {
 		_, err := New("door", json.RawMessage(raw), in, nil)
 		if invalid, ok := errors.AsType[*core.InvalidError](err); !ok || invalid.Field != field {

@@ -23,8 +23,8 @@
 //	start            where to begin in a partition of which the group has no offset,
 //	                 or one that is beyond its end: earliest (default) or latest.
 //	                 Partitions that come to be later are read as a whole
-//	reject_topic     where records go that can't be parked. Without it the first such
-//	                 record ends the bridge with an error, as going on would lose it
+//	reject_topic     where records go that can't be parked; required unless
+//	                 on_bad_record is stop or skip
 //	batch            records that are parked at once, 1 to 500; 500
 //	fetch_bytes      how much to ask for at once, of each partition; 1048576
 //	max_batch_bytes  the largest batch of records that is read, compressed and

@@ -27,7 +27,7 @@ type member struct {
 
 func newMember(i *Intake, client *kafka.Client, dial dialFunc) *member {
 	return &member{Intake: i, client: client, dial: dial, brokers: slices.Clone(i.settings.brokers), found: make(topicCounts),
-		joining: intake.Troubles{Log: i.log.With("intake", i.name, "group", i.settings.group)}}
+		joining: intake.Troubles{Of: i.parker, Log: i.log.With("intake", i.name, "group", i.settings.group)}}
 }
 
 var errNotJoined = errors.New("the group could not be joined")

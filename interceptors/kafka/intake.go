@@ -40,6 +40,10 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 		return nil, err
 	}
 	dialects := []string{"native", "cloudevents", "etf1", "timebridge", "spring"}
+	skip, err := c.Skips("reject_topic", s.rejectTopic != "")
+	if err != nil {
+		return nil, err
+	}
 	rules, err := intake.NewRules(c.Config, in, dialects, s.topics...)
 	if err != nil {
 		return nil, err
@@ -47,13 +51,14 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Intake{name: name, settings: s, rules: rules, log: log, parker: &intake.Parker{In: in, Name: name, Log: log}}, nil
+	return &Intake{name: name, settings: s, rules: rules, log: log, parker: &intake.Parker{In: in, Name: name, Log: log, Skip: skip}}, nil
 }
 
 // Run reads until ctx ends, then lets what is being parked finish, commits and
 // leaves the group. While Kafka or the store can't be reached it tries on, and it
 // waits for topics that do not exist yet. Its error is a *intake.RefusedError, or
-// tells of records that it can't read: then going on would lose them. Run it once.
+// tells of records that it can't read: then going on would lose them. It may be
+// run again when it has returned.
 func (i *Intake) Run(ctx context.Context) error {
 	defer i.parker.Flush()
 	transport := i.transport()

@@ -83,7 +83,7 @@ func TestRejected(t *testing.T) {
 	r.produce(topic, 0, text("d", "loop", "delaybridge-delay", "1h", "delaybridge-topic", topic))
 	r.produce(topic, 0, text("e", string(large), "delaybridge-delay", "1h"))
 	r.produce(topic, 0, text("f", strings.Repeat("x", 300<<10), "delaybridge-delay", "1h"))
-	r.produce(topic, 0, text("g", "returned", "delaybridge-id", "1", "delaybridge-attempt", "1", "delaybridge-deliver-at", soon.Format(time.RFC3339)))
+	r.produce(topic, 0, text("g", "returned", "delaybridge-id", "1", "delaybridge-attempt", "1", "delaybridge-deliver-at", "2026-01-02T15:04:05.000Z"))
 	r.produce(topic, 0, text("z", "good", "delaybridge-delay", "1h"))
 	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects, "allow_target_headers": true}))
 	wants := []struct{ key, reason, offset string }{
@@ -93,7 +93,7 @@ func TestRejected(t *testing.T) {
 		{"d", "is a source of this intake", "3"},
 		{"e", "body: is larger than 262144 bytes", "4"},
 		{"f", "body: is larger than 262144 bytes", "5"},
-		{"g", "delaybridge-attempt: tells", "6"},
+		{"g", "deliver_at: is missing", "6"},
 	}
 	got := r.read(rejects, len(wants))
 	for n, want := range wants {

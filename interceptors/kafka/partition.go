@@ -44,7 +44,7 @@ func (p *partition) run(ctx context.Context) error {
 	}
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
-		f := fetcher{partition: p, troubles: intake.Troubles{Log: p.log}, of: p.start.topicID, epoch: p.start.epoch}
+		f := fetcher{partition: p, troubles: intake.Troubles{Of: p.parker, Log: p.log}, of: p.start.topicID, epoch: p.start.epoch}
 		if err := f.run(ctx, pages, free); err != nil {
 			end(err)
 		}

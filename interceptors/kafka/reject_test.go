@@ -96,7 +96,7 @@ func (w *widest) Park(ctx context.Context, messages ...*core.Message) []core.Rec
 // chunkOn is a chunk of an intake that needs no broker.
 func chunkOn(t *testing.T, store core.Store, limits core.Limits) *chunk {
 	t.Helper()
-	door, err := New("door", []byte(`{"brokers": ["a:1"], "topics": ["a"], "sink": "out", "topic": "b"}`),
+	door, err := New("door", []byte(`{"brokers": ["a:1"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop"}`),
 		core.NewInterceptor(store, limits, &core.Dispatcher{Name: "out"}), nil)
 	if err != nil {
 		t.Fatal(err)

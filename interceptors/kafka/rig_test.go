@@ -79,6 +79,9 @@ func (r *rig) config(topics []string, more map[string]any) json.RawMessage {
 	for name, value := range more {
 		c[name] = value
 	}
+	if c["reject_topic"] == nil && c["on_bad_record"] == nil {
+		c["on_bad_record"] = "stop"
+	}
 	raw, err := json.Marshal(c)
 	if err != nil {
 		r.t.Fatal(err)

@@ -220,7 +220,7 @@ func TestOneNotThereYet(t *testing.T) {
 func TestSilentBroker(t *testing.T) {
 	address, taken := silent(t)
 	in := core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"})
-	door, err := New("door", json.RawMessage(`{"brokers": ["`+address+`"], "topics": ["a"], "sink": "out", "topic": "b", "request_timeout": "10m"}`), in, nil)
+	door, err := New("door", json.RawMessage(`{"brokers": ["`+address+`"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop", "request_timeout": "10m"}`), in, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

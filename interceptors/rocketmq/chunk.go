@@ -94,6 +94,7 @@ func (c *chunk) fill(m *core.Message, r *record, p *properties) (err error) {
 	}
 	rest, err := rules.Apply(m, from, c.heard)
 	rules.CountFrom(m, from.Sent)
+	p.forgetDelivery(m.Hop)
 	c.setHeaders(m, p.headers, rest)
 	c.setOptions(m, p)
 	return err
@@ -150,8 +151,8 @@ func (c *chunk) idOf(r *record) string {
 // flush parks what there is and marks how far that is.
 func (c *chunk) flush(ctx context.Context) error {
 	if len(c.items) > 0 {
-		if err := c.parker.Park(ctx, c.items, c.rejectTo()); err != nil {
-			return fmt.Errorf("topic %s, broker %s, queue %d: %w", c.topic, c.broker, c.number, err)
+		if err := c.parker.Park(ctx, c.items, c.rejectTo(), c.at); err != nil {
+			return err
 		}
 	}
 	if c.upTo >= 0 {
@@ -162,6 +163,11 @@ func (c *chunk) flush(ctx context.Context) error {
 	clear(c.records)
 	c.items, c.records, c.headers, c.size, c.upTo = c.items[:0], c.records[:0], c.headers[:0], 0, -1
 	return nil
+}
+
+// at names the message that an item comes from.
+func (c *chunk) at(index int) string {
+	return fmt.Sprintf("topic %s, broker %s, queue %d, offset %d", c.topic, c.broker, c.number, c.records[index].offset)
 }
 
 func (c *chunk) rejectTo() func(context.Context, []intake.Rejection) error {

@@ -82,6 +82,8 @@ func TestBadConfiguration(t *testing.T) {
 		{`{"batch": "7"}`, "batch"},
 		{`{"request_timeout": "5"}`, "request_timeout"},
 		{`{"request_timeout": "1ms"}`, "request_timeout"},
+		{`{"on_bad_record": null}`, "reject_topic"},
+		{`{"reject_topic": "r"}`, "on_bad_record"},
 		{`{"sink": "nowhere"}`, "sink"},
 		{`{"topic": "orders-delayed"}`, "topic"},
 		{`{"untagged": "later"}`, "untagged"},
@@ -89,7 +91,7 @@ func TestBadConfiguration(t *testing.T) {
 		{`{"trim_suffix": 1}`, "trim_suffix"},
 	} {
 		settings := map[string]json.RawMessage{"name_servers": json.RawMessage(`["a:1"]`), "topics": json.RawMessage(`["orders-delayed"]`),
-			"sink": json.RawMessage(`"out"`), "topic": json.RawMessage(`"orders"`)}
+			"sink": json.RawMessage(`"out"`), "topic": json.RawMessage(`"orders"`), "on_bad_record": json.RawMessage(`"stop"`)}
 		var more map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(test.more), &more); err != nil {
 			t.Fatal(err)

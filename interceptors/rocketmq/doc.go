@@ -35,8 +35,8 @@
 //	start            where to begin in a queue of which the group has no offset:
 //	                 earliest (default) or latest. Brokers of 4.x begin at the first
 //	                 message in any case while a queue still has it in memory
-//	reject_topic     where messages go that can't be parked. Without it the first
-//	                 such ends the bridge with an error, as going on would lose it
+//	reject_topic     where messages go that can't be parked; required unless
+//	                 on_bad_record is stop or skip
 //	properties       what KEYS and TAGS become: "options" (default) for a RocketMQ
 //	                 sink, "headers" for any other
 //	batch            messages that are parked at once, 1 to 500; 500

@@ -39,6 +39,10 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
+	skip, err := c.Skips("reject_topic", s.rejectTopic != "")
+	if err != nil {
+		return nil, err
+	}
 	rules, err := intake.NewRules(c.Config, in, dialects(), s.topics...)
 	if err != nil {
 		return nil, err
@@ -55,13 +59,13 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Intake{name: name, settings: s, rules: rules, waited: waited, log: log,
-		parker: &intake.Parker{In: in, Name: name, Log: log}}, nil
+		parker: &intake.Parker{In: in, Name: name, Log: log, Skip: skip}}, nil
 }
 
 // Run reads until ctx ends, then lets what is being parked finish, commits and
 // leaves the group. While RocketMQ or the store can't be reached it tries on.
 // Its error is a *intake.RefusedError, or tells of a message that it can't read:
-// then going on would lose it. Run it once.
+// then going on would lose it. It may be run again when it has returned.
 func (i *Intake) Run(ctx context.Context) error {
 	defer i.parker.Flush()
 	ctx, end := context.WithCancelCause(ctx)

@@ -52,7 +52,7 @@ const (
 
 func newMember(i *Intake, end context.CancelCauseFunc) *member {
 	m := &member{Intake: i, end: end, moved: make(chan struct{}, 1), version: time.Now().UnixMilli(),
-		progress: newProgress(), reading: make(map[place]*reading), troubles: intake.Troubles{Log: i.log.With("intake", i.name)}}
+		progress: newProgress(), reading: make(map[place]*reading), troubles: intake.Troubles{Of: i.parker, Log: i.log.With("intake", i.name)}}
 	host, _ := os.Hostname() // for people only
 	m.id = fmt.Sprintf("%s@%d#%s#%016x", host, os.Getpid(), i.name, rand.Uint64())
 	m.cluster = newCluster(&i.settings, func(code int) {

@@ -1,6 +1,7 @@
 package rocketmqdoor
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -108,4 +109,14 @@ func withoutDelays(headers []core.Header, open bool) []core.Header {
 		}
 	}
 	return kept[:len(kept):len(kept)]
+}
+
+// forgetDelivery takes off keys the ID that the sink has put there, if the message
+// was delivered before: they would grow with each hop.
+func (p *properties) forgetDelivery(hop int) {
+	for _, h := range p.headers {
+		if keys := bytes.TrimPrefix(p.keys, h.Value); hop > 0 && core.DeliveryHeader(h.Name) == core.HeaderID && (len(keys) == 0 || keys[0] == ' ') {
+			p.keys = bytes.TrimPrefix(keys, []byte(" "))
+		}
+	}
 }

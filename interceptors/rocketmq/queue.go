@@ -26,7 +26,7 @@ type queue struct {
 
 func newQueue(m *member, p place) *queue {
 	return &queue{member: m, place: p, backlog: newBacklog(), id: sourceID(m.name, p),
-		troubles: intake.Troubles{Log: m.log.With("intake", m.name, "topic", p.topic, "broker", p.broker, "queue", p.number)}}
+		troubles: intake.Troubles{Of: m.parker, Log: m.log.With("intake", m.name, "topic", p.topic, "broker", p.broker, "queue", p.number)}}
 }
 
 // timeLen is room for the time that goes into IDs besides the offset.

@@ -30,7 +30,7 @@ func TestRejected(t *testing.T) {
 		{one{"system", props("delaybridge-delay", "1h", "delaybridge-topic", "RMQ_SYS_TRACE_TOPIC")}, "belongs to the broker itself", ""},
 		{one{"loop", props("delaybridge-delay", "1h", "delaybridge-topic", topic)}, "is a source of this intake", ""},
 		{one{"no sink", props("delaybridge-delay", "1h", "delaybridge-sink", "nowhere")}, "no sink", ""},
-		{one{"delivered", props("delaybridge-delay", "1h", "delaybridge-attempt", "1")}, "delaybridge-attempt: tells", ""},
+		{one{"circling", props("delaybridge-delay", "1h", "delaybridge-hop", "1000")}, "limits.max_hops", ""},
 		{one{strings.Repeat("x", 300<<10), props("delaybridge-delay", "1h")}, "body: is larger than", ""},
 		{one{strings.Repeat("x", 4<<20), ""}, "deliver_at: is missing", "body"}, // fits alone, but not in a batch
 		{one{"long", props("delaybridge-delay", "1h", "h", strings.Repeat("x", 31700))}, "headers: ", "properties"},

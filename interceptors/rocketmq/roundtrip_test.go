@@ -30,7 +30,7 @@ func TestRoundTrip(t *testing.T) {
 	r.sinks = []*core.Dispatcher{{Name: "out", Sink: sink}}
 	door := r.intake([]string{in}, map[string]any{"topic": "{topic}", "trim_suffix": "-delayed"})
 	ctx, cancel := context.WithCancel(t.Context())
-	bridge := &core.Bridge{Store: r.store, Sinks: r.sinks, Doors: []core.Door{door.Run}}
+	bridge := &core.Bridge{Store: r.store, Sinks: r.sinks, Doors: []core.Door{{Name: "source", Run: door.Run}}}
 	ended := make(chan error, 1)
 	go func() { ended <- bridge.Run(ctx) }()
 	defer func() {

@@ -34,7 +34,7 @@ func Start(t testing.TB, name string, open core.OpenFunc, config any) *client.Cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Doors: []core.Door{door.Run}})
+	run(t, &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Doors: []core.Door{{Name: "http listener", Run: door.Run}}})
 	return newClient(t, "http://"+addr.String())
 }
 

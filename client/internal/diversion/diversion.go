@@ -5,7 +5,6 @@ package diversion
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/delaybridge/delaybridge/client"
@@ -40,44 +39,28 @@ const forwardedLead = time.Minute
 
 // Read sets what the headers say of m, and the sink, and tells whether m is for
 // the bridge. rest are the indices of the headers that are the message's own. A
-// message that the bridge has delivered, with the headers that it added, is not
-// for the bridge: it is being passed on. The error is a *client.Error.
+// message that the bridge has delivered, with the headers that it added, is for
+// the bridge if it is to be delayed again, and these headers are then among rest,
+// as the bridge counts by them. Else it is being passed on. The error is a
+// *client.Error.
 func (r *Rules) Read(m *client.Message, headers []dialect.Header) (rest []int, delayed bool, err error) {
 	read := core.Message{ID: m.ID, Sink: r.sink, Topic: m.Topic, Key: m.Key, Priority: m.Priority}
-	asked, forwarded := withoutAttempt(headers)
-	found, err := r.set.Read(&read, asked)
+	found, err := r.set.Read(&read, headers)
 	if err != nil {
 		return nil, false, refused(err)
 	}
-	if forwarded {
-		return nil, false, checkForwarded(&read, found)
+	if read.Hop > 0 && isPassedOn(&read, found) {
+		return nil, false, nil
 	}
 	m.ID, m.Sink, m.Topic, m.Key, m.Priority = read.ID, read.Sink, read.Topic, read.Key, read.Priority
 	m.Delay, m.DeliverAt, m.TTL, m.ExpiresAt = read.Delay, read.DeliverAt, read.TTL, read.ExpiresAt
-	return found.Rest, found.Tagged, nil
+	return append(found.Rest, found.Delivery...), found.Tagged, nil
 }
 
-// withoutAttempt leaves out the header that only delivered messages have, and
-// tells whether it was there.
-func withoutAttempt(headers []dialect.Header) (others []dialect.Header, found bool) {
-	for n, h := range headers {
-		if strings.EqualFold(strings.ReplaceAll(h.Name, "_", "-"), core.HeaderAttempt) {
-			others = append(append(others, headers[:n]...), headers[n+1:]...)
-			return others, true
-		}
-	}
-	return headers, false
-}
-
-// checkForwarded refuses what was delivered before and is to be delayed again:
-// its headers are partly old and partly new.
-func checkForwarded(m *core.Message, found dialect.Found) error {
+// isPassedOn: the time at which a message was delivered is on it still.
+func isPassedOn(m *core.Message, found dialect.Found) bool {
 	old := !m.DeliverAt.IsZero() && m.DeliverAt.Before(time.Now().Add(forwardedLead))
-	if !found.Tagged || old {
-		return nil
-	}
-	return client.Invalid(core.HeaderAttempt, "tells that the message was delivered by delaybridge; "+
-		"take the headers that begin with %s off before it is delayed again", core.HeaderPrefix)
+	return !found.Tagged || old
 }
 
 func refused(err error) error {

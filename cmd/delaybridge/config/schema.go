@@ -142,6 +142,7 @@ func (l *Limits) fields() []field {
 		size("max_body", &l.MaxBody, "256KiB", "1B", "64MiB", "of a message's body"),
 		number("max_headers", &l.MaxHeaders, "64", "1", "10000", "of a message"),
 		size("max_header_bytes", &l.MaxHeaderBytes, "8KiB", "1B", "1MiB", "of all its headers"),
+		number("max_hops", &l.MaxHops, "1000", "1", "1000000", "times that a delivered message is published again"),
 		duration("max_delay", &l.MaxDelay, "365d", "1s", "36500d", "from now to deliver_at and expires_at"),
 		duration("max_past", &l.MaxPast, "24h", "1ms", "36500d", "how long ago deliver_at may be"),
 		number("max_batch", &l.MaxBatch, "500", "1", "10000", "messages of one batch, or of one gRPC request"),
