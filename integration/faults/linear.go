@@ -21,7 +21,7 @@ const (
 	cancelled
 	dead
 	forgotten // settled, and longer ago than its id is remembered
-	gone // discarded
+	gone      // discarded
 )
 
 // standing is the state of the model: one message.
