@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/delaybridge/delaybridge/core"
 )
 
 // envFailpoint says where to fail, when and how: a list, separated by commas, of
@@ -24,6 +26,7 @@ import (
 //	deliver.before:1:sleep:5s      the first delivery begins 5 s late
 //	deliver.before:2:unknown       the second one is not tried, and its outcome is said to be unknown
 //	park.after:1+:error@/tmp/on    each park is done but reported as unknown while the file is there
+//	deliver.poison:1+:permanent    each delivery with such a message is refused for good
 //
 // The points are park, take, deliver, settle, own (the work on a bucket) and
 // cancel, each with .before and .after; deliver.poison is a delivery in which there is
@@ -84,14 +87,14 @@ func parseFailpoint(text string) (*failpoint, error) {
 		return nil, errors.New("hits count from 1")
 	}
 	switch f.action {
-	case "kill", "stop", "error", "unknown":
+	case "kill", "stop", "error", "unknown", "permanent":
 	case "sleep":
 		if len(parts) != 4 {
 			return nil, errors.New("sleep needs a duration")
 		}
 		f.duration, err = time.ParseDuration(parts[3])
 	default:
-		err = errors.New("the action is kill, stop, error, unknown or sleep")
+		err = errors.New("the action is kill, stop, error, unknown, permanent or sleep")
 	}
 	return f, err
 }
@@ -134,6 +137,8 @@ func (f *failpoint) act() error {
 		return fmt.Errorf("%w %s", errFailpoint, f.point)
 	case "unknown":
 		return fmt.Errorf("%w %s: %w", errFailpoint, f.point, errFailpointUnknown)
+	case "permanent":
+		return core.Classify(core.Permanent, fmt.Errorf("%w %s", errFailpoint, f.point))
 	}
 	return nil
 }

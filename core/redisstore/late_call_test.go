@@ -119,6 +119,12 @@ func dueMessage(id string) *core.Message {
 func (r *lateRig) mustBury(t *testing.T, id string) {
 	t.Helper()
 	r.mustPark(t, dueMessage(id))
+	r.mustDie(t, id)
+}
+
+// mustDie makes the one message that is due a dead letter.
+func (r *lateRig) mustDie(t *testing.T, id string) {
+	t.Helper()
 	takeOne(t, r.bucket, id)
 	if err := r.bucket.Settle(t.Context(), core.Outcome{ID: id, State: core.Dead, Attempts: 1, Reason: "permanent"}); err != nil {
 		t.Fatal(err)
@@ -310,6 +316,42 @@ func TestOvertakenCallUndoesNothing(t *testing.T) {
 			}
 			if entry, err := r.near.Get(t.Context(), ref); err != nil || !entry.Due.Equal(moved.DeliverAt) {
 				t.Errorf("due at %s, %v; want %s", entry.Due, err, moved.DeliverAt)
+			}
+		})
+	}
+}
+
+// TestOvertakenCallAboutADeadLetter: what died, was redriven and died again is not the
+// dead letter that a slow call has seen, whose caller has gone.
+func TestOvertakenCallAboutADeadLetter(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t, servers.RedisOptions{})
+	ref := core.Ref{ID: "m", Sink: "orders"}
+	for name, do := range map[string]func(context.Context, *Store) error{
+		"redrive": func(ctx context.Context, s *Store) error { _, err := s.Redrive(ctx, ref); return err },
+		"discard": func(ctx context.Context, s *Store) error { _, err := s.Discard(ctx, ref); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newLateRig(t, redis, Config{Ownership: time.Hour})
+			r.mustBury(t, "m")
+			slow := make(chan error)
+			ctx, giveUp := context.WithCancel(t.Context())
+			r.link.hold(map[string]*script{"redrive": r.far.scripts.redrive, "discard": r.far.scripts.discard}[name])
+			go func() { slow <- do(ctx, r.far) }()
+			<-r.link.held
+			giveUp()
+			if _, err := r.near.Redrive(t.Context(), ref); err != nil {
+				t.Fatal(err)
+			}
+			r.mustDie(t, "m")
+			before := r.content(t)
+			close(r.link.release)
+			if err := <-slow; !errors.Is(err, core.ErrUnavailable) {
+				t.Errorf("slow call: %v, want %v", err, core.ErrUnavailable)
+			}
+			if after := r.content(t); !maps.Equal(before, after) {
+				t.Errorf("the slow call has changed something:\n%q\n%q", before, after)
 			}
 		})
 	}

@@ -136,7 +136,7 @@ func (r *run) request(b *bridge, method, path string, body any) (status int, tex
 }
 
 func (r *run) accept(b *bridge, name string, m message, delay time.Duration) entry {
-	e := entry{Kind: accepting, Name: name, Content: m.content(), Least: time.Now().Add(delay)}
+	e := entry{Kind: accepting, Name: name, Generated: m.ID == "", Content: m.content(), Least: time.Now().Add(delay)}
 	e = r.call(b, e, http.MethodPost, "/v1/messages", m)
 	if e.Outcome == duplicate || e.ID == "" {
 		e.ID = m.ID
@@ -155,6 +155,15 @@ func (r *run) reschedule(b *bridge, name, id string, delay time.Duration) entry 
 
 func (r *run) get(b *bridge, name, id string) entry {
 	return r.call(b, entry{Kind: looking, Name: name}, http.MethodGet, pathOf(id), nil)
+}
+
+// redrive makes a dead letter due at once.
+func (r *run) redrive(b *bridge, name, id string) entry {
+	return r.call(b, entry{Kind: redriving, Name: name, Least: time.Now()}, http.MethodPost, "/v1/dead/"+url.PathEscape(id)+"/redrive", nil)
+}
+
+func (r *run) discard(b *bridge, name, id string) entry {
+	return r.call(b, entry{Kind: discarding, Name: name}, http.MethodDelete, "/v1/dead/"+url.PathEscape(id), nil)
 }
 
 func pathOf(id string) string { return "/v1/messages/" + url.PathEscape(id) }

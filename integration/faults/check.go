@@ -72,7 +72,7 @@ func (w laws) check(l *ledger) []finding {
 // still parked.
 func (w laws) lost(a *account) []finding {
 	switch {
-	case !a.accepted(), a.settled(), a.maybeCancelled(), a.lossAllowed(w.lossy):
+	case !a.accepted(), a.settled(), a.maybeWithdrawn(), a.lossAllowed(w.lossy):
 		return nil
 	case a.parked == "":
 		return []finding{breach("L1", "%s was accepted, has not arrived and is not in the store", a.name)}
@@ -161,8 +161,15 @@ func (w laws) early(a *account) []finding {
 	return all
 }
 
-// cancelled is L5: a clean cancel is kept.
+// cancelled is L5: a clean cancel is kept, and so is a discard.
 func (w laws) cancelled(a *account, faults []fault) []finding {
+	for _, e := range a.calls {
+		for _, got := range a.arrivals {
+			if e.Kind == discarding && e.Outcome == done && got.Call.After(e.Return) {
+				return []finding{breach("L5", "%s arrived %s after it was discarded", a.name, got.Call.Sub(e.Return))}
+			}
+		}
+	}
 	if len(a.arrivals) > 0 && a.cleanlyCancelled() && !a.undoneAllowed(w.lossy) && !w.forgotten(a, faults) {
 		return []finding{breach("L5", "%s arrived, though a cancel said that it never will", a.name)}
 	}

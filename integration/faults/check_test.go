@@ -50,6 +50,8 @@ func lawsOf(findings []finding) []string {
 
 func TestChecks(t *testing.T) {
 	clean := with(call(cancelling, 500, done), func(e *entry) {})
+	dueThen := func(e *entry) { e.Due = at(1200) }
+	redriven := with(call(redriving, 1200, done), func(e *entry) { e.Due, e.Least = at(1200), at(1200) })
 	inFault := []fault{{What: "kill", Bridges: []string{"a1"}, From: at(1300), To: at(1400)}}
 	for _, test := range []struct {
 		name    string
@@ -76,6 +78,15 @@ func TestChecks(t *testing.T) {
 		{name: "due before anybody asked", entries: []entry{accepted(), with(arrived(900, 1), func(e *entry) { e.Due = at(900) })}, want: []string{"L4"}},
 		{name: "cancelled and delivered", entries: []entry{accepted(), clean, arrived(1001, 1)}, want: []string{"L5"}},
 		{name: "cancelled after an attempt", entries: []entry{accepted(), with(clean, func(e *entry) { e.Sent = true }), arrived(1001, 1)}},
+		{name: "discarded and delivered", entries: []entry{accepted(), call(discarding, 1100, done), arrived(1200, 1)}, want: []string{"L5"}},
+		{name: "discarded in vain, and delivered", entries: []entry{accepted(), call(discarding, 1100, tooLate), arrived(1200, 1)}},
+		{name: "discarded", entries: []entry{accepted(), call(discarding, 1100, done)}},
+		{name: "discarded perhaps", entries: []entry{accepted(), call(discarding, 1100, unknown)}},
+		{name: "a discard that was refused is none", entries: []entry{accepted(), call(discarding, 1100, refused)}, want: []string{"L1"}},
+		{name: "redriven and lost", entries: []entry{accepted(), redriven}, want: []string{"L1"}},
+		{name: "redriven and delivered", entries: []entry{accepted(), redriven, with(arrived(1210, 1), dueThen)}, change: func(w *laws) { w.voidLate = true }},
+		{name: "redriven later than it was answered", entries: []entry{accepted(), with(redriven, func(e *entry) { e.Outcome, e.Code = unknown, "outcome_unknown" }),
+			with(arrived(1310, 1), func(e *entry) { e.Due = at(1300) })}, change: func(w *laws) { w.voidLate = true }, want: []string{"L8"}},
 		{name: "twice without a fault", entries: []entry{accepted(), arrived(1001, 1), arrived(1200, 2)}, want: []string{"L6"}},
 		{name: "twice after a fault", entries: []entry{accepted(), arrived(1001, 1), arrived(3500, 2)}, faults: inFault},
 		{name: "twice after another's fault", entries: []entry{accepted(), arrived(1001, 1), arrived(3500, 2)},

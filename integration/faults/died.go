@@ -49,10 +49,10 @@ func (a *account) attempts() int {
 	return 0
 }
 
-// bury notes dead letters when nothing is missing but what may be one.
+// bury notes dead letters when nothing is missing but what may be one, or withdrawn.
 func (r *run) bury(missing []*account) {
 	for _, a := range missing {
-		if !a.mortal() {
+		if !a.mortal() && !a.maybeWithdrawn() {
 			return
 		}
 	}

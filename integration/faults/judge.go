@@ -99,6 +99,8 @@ func (r *run) rareStates(c counts) map[string]int {
 		"duplicate": func(e entry) bool { return e.Outcome == duplicate },
 		"conflict":  func(e entry) bool { return e.Outcome == conflict },
 		"cancelled": func(e entry) bool { return e.Kind == cancelling && e.Outcome == done },
+		"redriven":  func(e entry) bool { return e.Kind == redriving && e.Outcome == done },
+		"discarded": func(e entry) bool { return e.Kind == discarding && e.Outcome == done },
 		"too late":  func(e entry) bool { return e.Outcome == tooLate },
 		"full":      func(e entry) bool { return e.Code == "store_full" },
 		"unready":   func(e entry) bool { return e.Code == "unavailable" },

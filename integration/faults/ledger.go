@@ -19,6 +19,8 @@ const (
 	cancelling   kind = "cancel"
 	rescheduling kind = "reschedule"
 	looking      kind = "get"
+	redriving    kind = "redrive"
+	discarding   kind = "discard"
 	arriving     kind = "arrive" // at the sink
 	dying        kind = "dead"   // found among the dead letters
 	parking      kind = "parked" // found in the store at the end
@@ -39,14 +41,16 @@ const (
 
 // entry is one thing that happened to one message, as seen from outside.
 type entry struct {
-	Kind    kind      `json:"kind"`
-	Name    string    `json:"name"` // of the message: it travels in a header
-	ID      string    `json:"id,omitempty"`
-	Bridge  string    `json:"bridge,omitempty"`
-	Call    time.Time `json:"call"`   // of an arrival: when the bridge printed it
-	Return  time.Time `json:"return"` // of an arrival: when the harness read it
-	Outcome outcome   `json:"outcome,omitempty"`
-	Code    string    `json:"code,omitempty"` // of a problem
+	Kind kind   `json:"kind"`
+	Name string `json:"name"` // of the message: it travels in a header
+	ID   string `json:"id,omitempty"`
+	// Generated: the bridge made the id.
+	Generated bool      `json:"generated,omitempty"`
+	Bridge    string    `json:"bridge,omitempty"`
+	Call      time.Time `json:"call"`   // of an arrival: when the bridge printed it
+	Return    time.Time `json:"return"` // of an arrival: when the harness read it
+	Outcome   outcome   `json:"outcome,omitempty"`
+	Code      string    `json:"code,omitempty"` // of a problem
 	// Content is the hash of what was sent, or arrived.
 	Content string `json:"content,omitempty"`
 	// Due is when the message is to be delivered, by the answer or the arrival.
@@ -176,7 +180,7 @@ func (l *ledger) late(most time.Duration, chosen func(entry) bool) (late, all in
 // account is all that happened to one message.
 type account struct {
 	name     string
-	calls    []entry // accept, cancel, reschedule, get; in order of their calls
+	calls    []entry // accept, cancel, reschedule, get, redrive, discard; in order of their calls
 	arrivals []entry
 	deaths   []entry
 	parked   string // the state in which it was found at the end; empty if it was not
@@ -237,14 +241,25 @@ func (a *account) cleanlyCancelled() bool {
 }
 
 // settled tells whether nothing more is to be expected of an accepted message. A
-// cancel whose outcome is unknown leaves it open.
+// cancel or discard whose outcome is unknown leaves it open.
 func (a *account) settled() bool {
-	return len(a.arrivals) > 0 || len(a.deaths) > 0 || a.any(cancelling, done)
+	return len(a.arrivals) > 0 || len(a.deaths) > 0 || a.any(cancelling, done) || a.any(discarding, done)
 }
 
-// maybeCancelled tells whether the message may have been withdrawn.
-func (a *account) maybeCancelled() bool {
-	if a.any(cancelling, done, unknown) {
+// id is that of the message, as its producer knows it.
+func (a *account) id() string {
+	id := a.name
+	for _, e := range a.calls {
+		if e.ID != "" {
+			id = e.ID
+		}
+	}
+	return id
+}
+
+// maybeWithdrawn tells whether the message may have been cancelled, or discarded.
+func (a *account) maybeWithdrawn() bool {
+	if a.any(cancelling, done, unknown) || a.any(discarding, done, unknown) {
 		return true
 	}
 	for _, e := range a.calls {

@@ -21,6 +21,7 @@ const (
 	cancelled
 	dead
 	forgotten // settled, and longer ago than its id is remembered
+	gone      // discarded
 )
 
 // standing is the state of the model: one message.
@@ -32,7 +33,12 @@ type standing struct {
 	handed  bool // was in hand: some owner may send it, also later
 	arrived bool
 	sure    bool // somebody was told that it is stored
+	// generated: the bridge made the id, which is not remembered.
+	generated bool
 }
+
+// over tells whether at most the id is known still.
+func (s standing) over() bool { return s.phase == delivered || s.phase == cancelled || s.phase == gone }
 
 // step is one call or arrival as the model takes it.
 type step struct {
@@ -81,7 +87,7 @@ func (w laws) lateEffect(a *account) []finding {
 	for _, got := range a.arrivals {
 		fits := !w.voidLate
 		for _, e := range a.calls {
-			if e.Kind != accepting && e.Kind != rescheduling {
+			if e.Kind != accepting && e.Kind != rescheduling && e.Kind != redriving {
 				continue
 			}
 			open := e.Outcome == unknown && !w.over(e)
@@ -113,7 +119,7 @@ func (w laws) history(a *account) []porcupine.Operation {
 	for _, e := range a.calls {
 		add(e)
 	}
-	for _, e := range a.arrivals {
+	for _, e := range append(a.arrivals, a.deaths...) {
 		add(e)
 	}
 	return ops
@@ -161,7 +167,7 @@ func (w laws) moves(s standing, until int64) []standing {
 		return moves
 	}
 	if s.phase == inHand || s.phase == delivered { // what was not waited for is forgotten
-		moves = append(moves, standing{phase: waiting, content: s.content, due: s.due, loose: s.loose, sure: s.sure})
+		moves = append(moves, standing{phase: waiting, content: s.content, due: s.due, loose: s.loose, sure: s.sure, generated: s.generated})
 	}
 	if s.phase != absent && !s.sure {
 		moves = append(moves, standing{})
@@ -181,7 +187,7 @@ func (w laws) ownMoves(s standing, until int64, to func(phase) standing) []stand
 		return []standing{to(waiting), to(dead)}
 	case s.phase == delivered && w.rolledBack:
 		return []standing{to(waiting)}
-	case w.forgets && (s.phase == delivered || s.phase == cancelled):
+	case w.forgets && s.over():
 		return []standing{to(forgotten)}
 	}
 	return nil
@@ -202,6 +208,12 @@ func (s standing) after(in step) []standing {
 		return s.afterReschedule(in)
 	case looking:
 		return s.afterGet(in)
+	case redriving:
+		return s.afterRedrive(in)
+	case discarding:
+		return s.afterDiscard(in)
+	case dying:
+		return keep(s, s.phase == dead)
 	case arriving:
 		if s.handed {
 			s.arrived = true
@@ -212,7 +224,9 @@ func (s standing) after(in step) []standing {
 }
 
 // unknown tells whether nothing of the message is there.
-func (s standing) unknown() bool { return s.phase == absent || s.phase == forgotten }
+func (s standing) unknown() bool {
+	return s.phase == absent || s.phase == forgotten || s.generated && s.over()
+}
 
 func keep(s standing, allowed bool) []standing {
 	if allowed {
@@ -222,8 +236,8 @@ func keep(s standing, allowed bool) []standing {
 }
 
 func (s standing) afterAccept(in step) []standing {
-	same := s.content == in.Content || s.phase == delivered || s.phase == cancelled // of these only the id is known
-	fresh := standing{phase: waiting, content: in.Content, due: in.Due.UnixMilli(), sure: true}
+	same := (s.content == in.Content || s.over()) && s.phase != cancelled // which is a conflict by itself
+	fresh := standing{phase: waiting, content: in.Content, due: in.Due.UnixMilli(), sure: true, generated: in.Generated}
 	switch in.Outcome {
 	case done:
 		return keep(fresh, s.phase == absent)
@@ -241,19 +255,19 @@ func (s standing) afterAccept(in step) []standing {
 }
 
 func (s standing) afterCancel(in step) []standing {
-	gone := s
-	gone.phase = cancelled
+	withdrawn := s
+	withdrawn.phase = cancelled
 	switch in.Outcome {
 	case done:
-		gone.handed = in.Sent
-		return keep(gone, s.phase == waiting && (in.Sent && s.handed || !in.Sent && !s.arrived))
+		withdrawn.handed = in.Sent
+		return keep(withdrawn, s.phase == waiting && (in.Sent && s.handed || !in.Sent && !s.arrived))
 	case tooLate:
-		return keep(s, s.phase != absent && s.phase != waiting && s.fits(in.State))
+		return keep(s, s.phase != waiting && s.fits(in.State))
 	case notFound:
 		return keep(s, s.unknown())
 	}
 	if s.phase == waiting {
-		return []standing{s, gone}
+		return []standing{s, withdrawn}
 	}
 	return []standing{s}
 }
@@ -265,7 +279,7 @@ func (s standing) afterReschedule(in step) []standing {
 	case done:
 		return keep(moved, s.phase == waiting)
 	case tooLate:
-		return keep(s, s.phase != absent && s.phase != waiting && s.fits(in.State))
+		return keep(s, s.phase != waiting && s.fits(in.State))
 	case notFound:
 		return keep(s, s.unknown())
 	}
@@ -274,6 +288,46 @@ func (s standing) afterReschedule(in step) []standing {
 		return []standing{s, moved}
 	}
 	return []standing{s}
+}
+
+// afterRedrive: a dead letter waits again, with no attempt made.
+func (s standing) afterRedrive(in step) []standing {
+	revived := s
+	revived.phase, revived.due, revived.loose, revived.handed = waiting, in.Due.UnixMilli(), false, false
+	switch in.Outcome {
+	case done:
+		return keep(revived, s.phase == dead && in.Attempt == 0 && !in.Sent)
+	case tooLate, notFound:
+		return s.notDead(in)
+	}
+	if s.phase == dead {
+		revived.due, revived.loose = in.Least.UnixMilli(), true
+		return []standing{s, revived}
+	}
+	return []standing{s}
+}
+
+func (s standing) afterDiscard(in step) []standing {
+	removed := s
+	removed.phase, removed.handed = gone, false
+	switch in.Outcome {
+	case done:
+		return keep(removed, s.phase == dead)
+	case tooLate, notFound:
+		return s.notDead(in)
+	}
+	if s.phase == dead {
+		return []standing{s, removed}
+	}
+	return []standing{s}
+}
+
+// notDead is s if it is no dead letter, as a call that is for those was told.
+func (s standing) notDead(in step) []standing {
+	if in.Outcome == notFound {
+		return keep(s, s.unknown())
+	}
+	return keep(s, s.phase != dead && s.fits(in.State))
 }
 
 func (s standing) afterGet(in step) []standing {
@@ -289,6 +343,9 @@ func (s standing) afterGet(in step) []standing {
 
 // fits tells whether a state that was told is that of s.
 func (s standing) fits(state string) bool {
+	if s.unknown() {
+		return false
+	}
 	switch state {
 	case "scheduled":
 		return s.phase == waiting
@@ -301,7 +358,9 @@ func (s standing) fits(state string) bool {
 	case "cancelled":
 		return s.phase == cancelled
 	case "dead", "expired":
-		return s.phase == dead
+		return s.phase == dead || s.phase == gone
+	case discarded:
+		return s.phase == gone
 	}
 	return false
 }

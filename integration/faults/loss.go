@@ -50,7 +50,7 @@ func anyHas(windows []window, t time.Time) bool {
 func (r *run) allowedLosses() []*account {
 	var lost []*account
 	for _, a := range r.ledger.accounts() {
-		if a.accepted() && !a.settled() && !a.maybeCancelled() && a.parked == "" && a.lossAllowed(r.lossy) {
+		if a.accepted() && !a.settled() && !a.maybeWithdrawn() && a.parked == "" && a.lossAllowed(r.lossy) {
 			lost = append(lost, a)
 		}
 	}

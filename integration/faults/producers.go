@@ -23,10 +23,10 @@ type plan struct {
 	attempts  int  // after so many; 0: at the first, for good
 	lone      bool // an accept of unknown outcome is not repeated, as it may have been forgotten
 	once      bool // what is refused is not sent again
-	insists   bool // a step of unknown outcome is followed by a reschedule
 	withdraws bool // an accept of unknown outcome is followed by a cancel
 	steps     []planned
-	dice      *rand.Rand // for which bridge is asked
+	unsure    func(planned) planned // the step behind one of unknown outcome; nil: none
+	dice      *rand.Rand            // for which bridge is asked
 }
 
 // planned is a call some time after the accept.
@@ -148,7 +148,8 @@ func (l *load) stop() {
 // live is the life of one message, as its producer has it.
 func (l *load) live(p plan) {
 	r := l.run
-	if !l.accept(p) || p.generated {
+	id, ok := l.accept(p)
+	if !ok {
 		return
 	}
 	if p.again {
@@ -161,22 +162,31 @@ func (l *load) live(p plan) {
 	}
 	for _, s := range p.steps {
 		time.Sleep(s.after)
-		b := r.anyBridge(p.dice)
-		if e := r.take(b, p, s); e.Outcome == unknown && p.insists {
-			r.ledger.note(r.reschedule(r.anyBridge(p.dice), p.name, p.message.ID, longestDelay+s.delay))
+		if e := r.take(p, id, s); e.Outcome == unknown && p.unsure != nil {
+			next := p.unsure(s)
+			if r.take(p, id, next); next.kind == looking {
+				return // and it is left at that
+			}
 		}
 	}
 }
 
 // take takes one step with a message.
-func (r *run) take(b *bridge, p plan, s planned) (e entry) {
+func (r *run) take(p plan, id string, s planned) (e entry) {
+	b := r.anyBridge(p.dice)
 	switch s.kind {
+	case accepting:
+		e = r.accept(b, p.name, p.message, p.delay)
 	case cancelling:
-		e = r.cancel(b, p.name, p.message.ID)
+		e = r.cancel(b, p.name, id)
 	case rescheduling:
-		e = r.reschedule(b, p.name, p.message.ID, s.delay)
+		e = r.reschedule(b, p.name, id, s.delay)
+	case redriving:
+		e = r.redrive(b, p.name, id)
+	case discarding:
+		e = r.discard(b, p.name, id)
 	default:
-		e = r.get(b, p.name, p.message.ID)
+		e = r.get(b, p.name, id)
 	}
 	r.ledger.note(e)
 	return e
@@ -184,27 +194,28 @@ func (r *run) take(b *bridge, p plan, s planned) (e entry) {
 
 // patience is how often a producer tries until it knows that a message is there.
 // A message without an id of its own is sent once: each try would be another.
+// accept returns the id that the message has, if its producer knows it.
 const patience = 60
 
-func (l *load) accept(p plan) bool {
+func (l *load) accept(p plan) (id string, ok bool) {
 	for try := range patience {
 		e := l.run.enter(p)
 		if e.Outcome != refused || e.Code != "" || try == 0 { // that a bridge is not there need not be told often
 			l.run.ledger.note(e)
 		}
 		if e.Outcome == done || e.Outcome == duplicate {
-			return true
+			return e.ID, true
 		}
 		if p.withdraws && !p.generated && e.Outcome == unknown {
 			l.run.ledger.note(l.run.cancel(l.run.anyBridge(p.dice), p.name, p.message.ID))
-			return false
+			return "", false
 		}
 		if (p.generated || p.lone) && e.Outcome == unknown || p.once && e.Outcome == refused && e.Code != "" && e.Code != "unavailable" {
-			return false
+			return "", false
 		}
 		time.Sleep(time.Duration(50+10*min(try, 20)) * time.Millisecond)
 	}
-	return false
+	return "", false
 }
 
 // anyBridge is one of those that producers may use.

@@ -285,8 +285,8 @@ func (r *run) drain(limit time.Duration) (healed, drained time.Time) {
 			r.lookFor(missing)
 			return healed, time.Time{}
 		}
-		r.resolve(missing)
 		r.bury(missing)
+		r.resolve(missing)
 	}
 }
 
@@ -300,20 +300,27 @@ func (r *run) missing() []*account {
 	return missing
 }
 
-// resolve finds out which of the missing were withdrawn by a cancel whose answer
-// was lost, when they are all that is missing.
+// discarded is the state of what is told to be dead and is among no dead letters: the
+// store remembers no more than that of what was discarded.
+const discarded = "discarded"
+
+// resolve finds out which of the missing were withdrawn by a cancel or a discard whose
+// answer was lost, when they are all that is missing.
 func (r *run) resolve(missing []*account) {
 	for _, a := range missing {
-		if !a.maybeCancelled() {
+		if !a.maybeWithdrawn() {
 			return
 		}
 	}
 	for _, a := range missing {
-		e := r.get(r.bridges[0], a.name, a.name)
+		e := r.get(r.bridges[0], a.name, a.id())
+		if e.State == "dead" && a.any(discarding, unknown) && !r.buried[a.id()] {
+			e.State = discarded
+		}
 		if r.row.voidLate { // what a late call has done shows here
 			r.ledger.note(e)
 		}
-		if e.Outcome == notFound || e.State == "cancelled" {
+		if e.Outcome == notFound || e.State == "cancelled" || e.State == discarded {
 			r.resolved[a.name] = true
 		}
 	}
@@ -330,16 +337,10 @@ const (
 func (r *run) lookFor(missing []*account) {
 	tries := lookTries
 	for _, a := range missing {
-		id := a.name
-		for _, e := range a.calls {
-			if e.ID != "" {
-				id = e.ID
-			}
-		}
-		e := r.get(r.bridges[0], a.name, id)
+		e := r.get(r.bridges[0], a.name, a.id())
 		for ; e.Outcome != done && e.Outcome != notFound && tries > 0; tries-- {
 			r.sleep(lookPause)
-			e = r.get(r.bridges[0], a.name, id)
+			e = r.get(r.bridges[0], a.name, a.id())
 		}
 		if e.Outcome == notFound {
 			continue

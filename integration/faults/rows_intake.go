@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/delaybridge/delaybridge/core"
 )
@@ -20,6 +21,7 @@ import (
 const (
 	intakeTopic  = "orders.delayed"
 	intakeSuffix = ".delayed"
+	intakeGroup  = "faults"
 )
 
 // intakeRows are troubles of bridges that read from Kafka. What Kafka has
@@ -42,8 +44,8 @@ func kafkaIntake(r *run) string {
 
 func (k *kafkaTarget) intakes(suffix string) string {
 	return fmt.Sprintf(`intakes:
-  in: {type: kafka, config: {brokers: [%q], topics: [%s], group: faults, sink: out, topic: "{topic}", trim_suffix: %q, on_bad_record: stop, session_timeout: 6s}}
-`, k.cluster.Addrs()[0], intakeTopic, suffix)
+  in: {type: kafka, config: {brokers: [%q], topics: [%s], group: %s, sink: out, topic: "{topic}", trim_suffix: %q, on_bad_record: stop, session_timeout: 6s}}
+`, k.cluster.Addrs()[0], intakeTopic, intakeGroup, suffix)
 }
 
 // asRecord has a message go through Kafka. Its ID is its position there, which
@@ -53,7 +55,7 @@ func (r *run) asRecord(p *plan) {
 	p.message.ID = ""
 }
 
-// produce writes a message as a record, once.
+// produce writes a message as a record, once. It is refused if there is no topic.
 func (r *run) produce(p plan) entry {
 	e := entry{Kind: accepting, Name: p.name, Content: p.message.content(), Outcome: done, Call: time.Now()}
 	e.Least = e.Call.Add(p.delay)
@@ -72,7 +74,10 @@ func (r *run) produce(p plan) entry {
 	if err == nil {
 		err = answer.Error
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, kafka.UnknownTopicOrPartition), errors.Is(err, protocol.ErrNoTopic):
+		e.Outcome, e.Code = refused, "no topic"
+	case err != nil:
 		e.Outcome, e.Code = unknown, err.Error()
 	}
 	e.Return = time.Now()

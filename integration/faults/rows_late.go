@@ -16,10 +16,14 @@ func lateRows() []*row {
 	ownership := &row{number: 48, name: "late ownership calls", fault: "own, release and heartbeats come to Redis 0.1 to 10 s late and out of order, while takes fail and bridges are restarted, and later renewals too",
 		expected: "repeats by renewals that were late only", level: "fsync", bridges: 2, set: redisBehindLateProxy, nemesis: (*run).lateOwnership,
 		perFault: 200, drainIn: 20 * time.Second, needs: map[string]int{"own came late": 2, "release came late": 1, "beat came late": 2, "renew came late": 2, "restarted": 4}}
-	for _, w := range []*row{requests, ownership} {
+	dead := &row{number: 54, name: "late redrives and discards", fault: "dead letters are redriven and discarded, and those calls, accepts too, come to Redis 0.1 to 10 s late and out of order; producers repeat what is unknown, ask for the other, or leave it",
+		expected: "what was answered as unknown has no effect after that; what was discarded never arrives", level: "fsync", bridges: 3, set: redisBehindLateProxy, sink: sinkThatRefuses, shape: (*run).revive, nemesis: (*run).lateRevivals, verify: (*run).countRevived,
+		needs: map[string]int{"redrive came late": 3, "discard came late": 3, "redriven": 100, "discarded": 100, "unknown": 20, "dead": 10,
+			"redriven and delivered": 30, "died again": 20, "redriven by a generated id": 20, "discarded by a generated id": 20, "accepted again": 10, "left alone": 3}}
+	for _, w := range []*row{requests, ownership, dead} {
 		w.voidLate = true
 	}
-	return []*row{requests, ownership}
+	return []*row{requests, ownership, dead}
 }
 
 // lateCalls are the scripts whose calls may be held up.
@@ -41,7 +45,8 @@ func redisBehindLateProxy(r *run) redisSetting {
 // they don't know what came of it, and some that withdraw what they don't know to be
 // accepted: an id that is remembered would keep a late accept from being stored.
 func (r *run) insist(p *plan) {
-	p.insists, p.generated, p.withdraws = true, p.dice.IntN(4) == 0, p.dice.IntN(3) == 0
+	p.generated, p.withdraws = p.dice.IntN(4) == 0, p.dice.IntN(3) == 0
+	p.unsure = func(s planned) planned { return planned{rescheduling, 0, longestDelay + s.delay} }
 	p.again, p.other = p.again && !p.generated, p.other && !p.generated
 	if p.steps = nil; p.generated {
 		p.message.ID = ""

@@ -54,7 +54,7 @@ func (r *run) checkSentAgain() {
 				case !inside:
 				case a.arrivedAfter(got):
 					r.reached(u.what)
-				case u.each && !a.maybeCancelled():
+				case u.each && !a.maybeWithdrawn():
 					r.find("L1", "%s was %s and not sent again", a.name, u.what)
 				}
 			}

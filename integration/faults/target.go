@@ -24,6 +24,7 @@ type targets struct {
 	more string // further sections
 	// old is a bridge of an earlier version, oldCommit the version.
 	old, oldCommit string
+	refuses        string // a file: while it is there the sink refuses messages for good
 
 	kafka  *kafkaTarget
 	rabbit *rabbitTarget

@@ -19,6 +19,7 @@ type kafkaTarget struct {
 	run     *run
 	cluster *servers.KafkaCluster
 	client  *kafka.Client
+	gone    time.Time // when nothing could get into the source's topic any more that was deleted last
 }
 
 const kafkaPartitions = 2

@@ -1,0 +1,142 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// recreatedRows delete the topic that a source reads, and make it again.
+func recreatedRows() []*row {
+	return []*row{{number: 55, name: "source topic recreated", level: "fsync", bridges: 2, set: safeRedis, sink: kafkaIntake,
+		shape: (*run).asRecord, enter: (*run).produce, nemesis: (*run).recreateTopic,
+		fault:    "the topic of a Kafka source is deleted and created again, at once or some time later, while the bridges run and while they are stopped; its records have no ids",
+		expected: "nothing that Kafka accepted after that is lost, or comes twice; of what it accepted before, what was not read", drainIn: 30 * time.Second,
+		needs: map[string]int{"recreated": 3, "recreated while stopped": 1, "offset given again": 200}}}
+}
+
+// recreateTopic also counts the records that have offsets which others had before.
+func (r *run) recreateTopic() {
+	var before []int64
+	recreate := func() {
+		r.countAgain(before)
+		before = r.kafka.recreate(r.between(-time.Second, time.Second))
+		r.reached("recreated")
+	}
+	running := func() {
+		over, since := r.strikeClean("topic recreated"), r.caughtUp()
+		recreate()
+		r.mayLose(since, r.kafka.gone)
+		over()
+	}
+	stopped := func() {
+		over, since := r.strikeClean("topic recreated while stopped"), r.caughtUp()
+		for _, b := range r.bridges {
+			r.harmIf(b.stop())
+		}
+		recreate()
+		r.mayLose(since, r.kafka.gone)
+		r.sleep(r.between(0, time.Second))
+		for _, b := range r.bridges {
+			b.start("")
+		}
+		over()
+		r.reached("recreated while stopped")
+	}
+	r.shuffled(running, stopped, running)
+	r.sleep(2 * time.Second)
+	r.countAgain(before)
+}
+
+func (r *run) countAgain(before []int64) {
+	for partition, end := range before {
+		now, err := r.kafka.end(intakeTopic, partition)
+		r.harmIf(err)
+		r.seen["offset given again"] += int(min(end, now))
+	}
+}
+
+const caughtUpIn = 20 * time.Second
+
+// caughtUp waits until the source has committed all that Kafka had accepted by the time
+// that it returns.
+func (r *run) caughtUp() time.Time {
+	since := time.Now()
+	var ends []int64
+	for partition := range 2 * kafkaPartitions {
+		end, err := r.kafka.end(intakeTopic, partition)
+		r.harmIf(err)
+		ends = append(ends, end)
+	}
+	for deadline := time.Now().Add(caughtUpIn); !r.kafka.hasCommitted(ends); r.sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.find("L7", "the source has not read and committed what was there %s ago", caughtUpIn)
+			break
+		}
+	}
+	return since
+}
+
+func (k *kafkaTarget) hasCommitted(ends []int64) bool {
+	ask := &kafka.OffsetFetchRequest{GroupID: intakeGroup, Topics: map[string][]int{}}
+	for partition := range ends {
+		ask.Topics[intakeTopic] = append(ask.Topics[intakeTopic], partition)
+	}
+	answer, err := k.client.OffsetFetch(context.Background(), ask)
+	if err != nil || len(answer.Topics[intakeTopic]) != len(ends) {
+		return false
+	}
+	for _, p := range answer.Topics[intakeTopic] {
+		if p.Error != nil || p.CommittedOffset < ends[p.Partition] {
+			return false
+		}
+	}
+	return true
+}
+
+// recreate deletes the topic of the source, waits until no record can get into it any
+// more, and creates it again some time later. It returns where its partitions ended.
+func (k *kafkaTarget) recreate(later time.Duration) (ends []int64) {
+	r := k.run
+	for partition := range 2 * kafkaPartitions {
+		end, err := k.end(intakeTopic, partition)
+		r.harmIf(err)
+		ends = append(ends, end)
+	}
+	answer, err := k.client.DeleteTopics(context.Background(), &kafka.DeleteTopicsRequest{Topics: []string{intakeTopic}})
+	if err == nil {
+		err = answer.Errors[intakeTopic]
+	}
+	if err != nil {
+		r.Fatalf("delete topic: %v", err)
+	}
+	for partition := range ends {
+		for k.has(partition) {
+			r.sleep(10 * time.Millisecond)
+		}
+	}
+	r.sleep(later)
+	k.gone = time.Now()
+	k.cluster.CreateTopic(intakeTopic, len(ends))
+	return ends
+}
+
+// has tells whether the broker may still have a partition of the source's topic.
+func (k *kafkaTarget) has(partition int) bool {
+	raw, err := net.DialTimeout("tcp", k.cluster.Addrs()[0], callTimeout)
+	if err != nil {
+		k.run.harm(fmt.Errorf("ask for a partition: %w", err))
+		return false
+	}
+	conn := kafka.NewConnWith(raw, kafka.ConnConfig{Topic: intakeTopic, Partition: partition})
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(callTimeout)) // without one it takes longer
+	_, err = conn.ReadLastOffset()
+	return !errors.Is(err, kafka.UnknownTopicOrPartition)
+}
