@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"time"
-
-	"github.com/segmentio/kafka-go/compress"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/intake"
@@ -97,62 +94,6 @@ func (b *batch) check() error {
 }
 
 func (b *batch) compressed() bool { return b.attributes&attributeCompression != 0 }
-
-// unpack appends the records without compression to buffer. More than most
-// bytes are a *core.InvalidError, as is what can't be decompressed.
-func (b *batch) unpack(buffer []byte, most int) ([]byte, error) {
-	codec := compress.Compression(b.attributes & attributeCompression).Codec()
-	if codec == nil {
-		return buffer, core.Invalidf("batch", "is compressed in a way that is not known")
-	}
-	packed := scanner{rest: b.records}
-	reader := codec.NewReader(&packed)
-	defer reader.Close()
-	unpacked, err := appendAll(buffer, reader, most)
-	switch {
-	case err != nil:
-		return unpacked, core.Invalidf("batch", "can't be decompressed")
-	case len(unpacked) > most:
-		return unpacked, tooLarge(most)
-	}
-	return unpacked, nil
-}
-
-func tooLarge(most int) error {
-	err := core.Invalidf("batch", "is larger than %d bytes", most)
-	err.TooLarge = true
-	return err
-}
-
-// Read makes a scanner a source for decompression.
-func (s *scanner) Read(into []byte) (int, error) {
-	if len(s.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(into, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
-
-// appendAll appends what reader has to b, which is empty, but not more than
-// most bytes and one.
-func appendAll(b []byte, reader io.Reader, most int) ([]byte, error) {
-	const least = 4 << 10
-	for len(b) <= most {
-		if len(b) == cap(b) {
-			b = append(b, make([]byte, max(least, len(b)))...)[:len(b)]
-		}
-		n, err := reader.Read(b[len(b):min(cap(b), most+1)])
-		b = b[:len(b)+n]
-		if errors.Is(err, io.EOF) {
-			return b, nil
-		}
-		if err != nil {
-			return b, err
-		}
-	}
-	return b, nil
-}
 
 // record is one record; its bytes are part of what it was read from.
 type record struct {

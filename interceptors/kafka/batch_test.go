@@ -92,7 +92,7 @@ func all(t testing.TB, data []byte) (batch, []record) {
 	}
 	content := b.records
 	if b.compressed() {
-		if content, err = b.unpack(nil, 1<<20); err != nil {
+		if content, err = unpackerOf(t, 1<<20).unpack(&b, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,31 +166,40 @@ func TestDamagedBatch(t *testing.T) {
 	}
 }
 
+func unpackerOf(t testing.TB, most int) *unpacker {
+	t.Helper()
+	u, err := newUnpacker(most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
 // TestBomb: what is small and would become large is not made large.
 func TestBomb(t *testing.T) {
 	const most = 1 << 20
-	zeros := make([]byte, 8<<20)
+	zeros, u := make([]byte, 8<<20), unpackerOf(t, most)
 	for _, compression := range []compress.Compression{compress.Gzip, compress.Snappy, compress.Lz4, compress.Zstd} {
 		data := written{attributes: int16(compression)}.around(zeros, 0, 1)
 		b, _, err := nextBatch(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		unpacked, err := b.unpack(nil, most)
+		unpacked, err := u.unpack(&b, nil)
 		if invalid, ok := errors.AsType[*core.InvalidError](err); !ok || !invalid.TooLarge || cap(unpacked) > 4*most {
 			t.Errorf("%s: %v, %d bytes in memory", compression, err, cap(unpacked))
 		}
-		if _, err := b.unpack(nil, len(zeros)); err != nil {
+		if _, err := unpackerOf(t, len(zeros)).unpack(&b, nil); err != nil {
 			t.Errorf("%s: %v", compression, err)
 		}
 	}
 	b, _, _ := nextBatch(written{attributes: 5}.encode())
-	if _, err := b.unpack(nil, most); err == nil {
+	if _, err := u.unpack(&b, nil); err == nil {
 		t.Error("an unknown compression passed")
 	}
 	b, _, _ = nextBatch(written{attributes: int16(compress.Zstd), records: sample}.encode())
 	b.records = b.records[:len(b.records)-3]
-	if _, err := b.unpack(nil, most); err == nil {
+	if _, err := u.unpack(&b, nil); err == nil {
 		t.Error("half of a compressed batch passed")
 	}
 }
@@ -360,6 +369,7 @@ func FuzzBatch(f *testing.F) {
 		f.Add(written{first: 3, attributes: compression, records: sample}.encode())
 	}
 	f.Add(written{records: sample}.around([]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, 0, 1<<30))
+	u := unpackerOf(f, 1<<20)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, version := range fetchVersions() {
 			if a, err := decodeAnswer(data, version); err == nil && len(a.records) > len(data) {
@@ -377,7 +387,7 @@ func FuzzBatch(f *testing.F) {
 			rest = after
 			content := b.records
 			if b.compressed() {
-				if content, err = b.unpack(nil, 1<<20); err != nil {
+				if content, err = u.unpack(&b, nil); err != nil {
 					continue
 				}
 			}

@@ -142,7 +142,7 @@ func (c *chunk) open(b *batch) ([]byte, error) {
 	if len(c.items) == 0 { // nothing is in that memory any more
 		c.reuse()
 	}
-	unpacked, err := b.unpack(c.unpacked[len(c.unpacked):], c.settings.maxBatchBytes)
+	unpacked, err := c.unpacker.unpack(b, c.unpacked[len(c.unpacked):])
 	c.unpacked = unpacked
 	if cap(unpacked) > cap(c.memory) {
 		c.memory = unpacked

@@ -28,7 +28,9 @@
 //	batch            records that are parked at once, 1 to 500; 500
 //	fetch_bytes      how much to ask for at once, of each partition; 1048576
 //	max_batch_bytes  the largest batch of records that is read, compressed and
-//	                 uncompressed; 67108864. A larger one is rejected as a whole
+//	                 uncompressed, and the largest window of zstd, which may have
+//	                 8 MiB in any case; 67108864. A larger one is rejected as a whole,
+//	                 by what it declares if that says so
 //	session_timeout  after which the group gives up on a member that has gone
 //	                 silent; 10s
 //	client_id, tls, sasl, dial_timeout, request_timeout

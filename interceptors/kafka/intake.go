@@ -21,6 +21,7 @@ type Intake struct {
 	settings settings
 	rules    *intake.Rules
 	parker   *intake.Parker
+	unpacker *unpacker
 	log      *slog.Logger
 
 	mu         sync.Mutex
@@ -51,7 +52,11 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Intake{name: name, settings: s, rules: rules, log: log, parker: &intake.Parker{In: in, Name: name, Log: log, Skip: skip}}, nil
+	unpacker, err := newUnpacker(s.maxBatchBytes)
+	if err != nil {
+		return nil, core.Invalidf("max_batch_bytes", "%s", err)
+	}
+	return &Intake{name: name, settings: s, rules: rules, unpacker: unpacker, log: log, parker: &intake.Parker{In: in, Name: name, Log: log, Skip: skip}}, nil
 }
 
 // Run reads until ctx ends, then lets what is being parked finish, commits and
