@@ -27,7 +27,9 @@
 //	                    content-encoding, type, app-id, correlation-id, reply-to,
 //	                    expiration-ms); "none" leaves them out
 //	x_delay_compat      "negate" (default): a message that had x-delay: 5000 arrives with
-//	                    x-delay: -5000, as from the plugin; "remove": without it
+//	                    x-delay: -5000, as from the plugin, whole numbers in 32 bits
+//	                    if they fit, and others exactly, in the type that they had;
+//	                    "remove": without it
 //	require_message_id  false; true rejects messages without an ID, see below
 //	drop_user_id        false; true leaves the property user_id out, which can't be
 //	                    passed on, instead of rejecting the message

@@ -181,9 +181,9 @@ func TestTwoVirtualHosts(t *testing.T) {
 	r.bridge(nil, map[string]any{"urls": []string{producers}, "allow_loop": true,
 		"exchanges": []map[string]any{{"name": p.exchange, "to": p.exchange, "type": "topic"}}})
 	arrivals := p.consume(r, r.open(r.URL()))
-	at := p.publish(r, r.open(producers), "order.1", "late", amqp091.Table{"x-delay": "800"})
+	at := p.publish(r, r.open(producers), "order.1", "late", amqp091.Table{"x-delay": "799.5"})
 	d := r.next(arrivals)
-	if string(d.Body) != "late" || d.RoutingKey != "order.1" || time.Since(at) < 800*time.Millisecond {
+	if string(d.Body) != "late" || d.RoutingKey != "order.1" || time.Since(at) < 800*time.Millisecond || d.Headers["x-delay"] != "-799.5" {
 		t.Errorf("after %s came %+v", time.Since(at), d)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -81,6 +82,20 @@ func integerText(value any) (kind, text string, err error) {
 		return "", "", errFieldType
 	}
 	return kind, strconv.FormatInt(n, 10), nil
+}
+
+// decimalText is a decimal with all its digits.
+func decimalText(d amqp091.Decimal) string {
+	sign, digits := "", strconv.Itoa(int(d.Value))
+	if d.Value < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	if d.Scale == 0 {
+		return sign + digits
+	}
+	digits = strings.Repeat("0", max(0, int(d.Scale)+1-len(digits))) + digits
+	point := len(digits) - int(d.Scale)
+	return sign + digits[:point] + "." + digits[point:]
 }
 
 // fieldTree is a table or list as it goes into JSON, with a pair of letter and

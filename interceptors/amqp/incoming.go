@@ -3,7 +3,6 @@ package amqpdoor
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +44,7 @@ func (in *incoming) read() error {
 	in.headers = make([]dialect.Header, 0, len(in.Headers))
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
 		if !isCount(name) {
-			in.headers = append(in.headers, dialect.Header{Name: name, Value: in.Headers[name]})
+			in.headers = append(in.headers, dialect.Header{Name: name, Value: in.readable(name)})
 		}
 	}
 	from := intake.Source{Topic: in.topic(in.RoutingKey), Sent: in.sent()}
@@ -72,6 +71,16 @@ func (in *incoming) read() error {
 		in.rules.CountFrom(in.m, from.Sent)
 	}
 	return nil
+}
+
+// readable is the value of a header, and that of a number that only AMQP has a type for
+// as text where it may say when the message is due.
+func (in *incoming) readable(name string) any {
+	value := in.Headers[name]
+	if d, ok := value.(amqp091.Decimal); ok && in.rules.Knows(name) {
+		return decimalText(d)
+	}
+	return value
 }
 
 // isCount tells the headers in which a broker counts deliveries. They are not
@@ -162,8 +171,8 @@ func (in *incoming) setOptions(from intake.Source, kinds string) {
 	if kinds != "" {
 		options["header_types"] = kinds
 	}
-	if n, ok := in.xDelay(); ok && in.settings.negate {
-		options["x_delay"] = strconv.FormatInt(n, 10)
+	if left, ok := in.xDelay(); ok && in.settings.negate {
+		options["x_delay"] = left
 	}
 	if in.exchange == nil {
 		return
@@ -174,34 +183,27 @@ func (in *incoming) setOptions(from intake.Source, kinds string) {
 	}
 }
 
-// xDelay returns what the delayed message plug-in would leave in the header of
-// that name: the delay negated, or what stood there if it was not above zero.
-// The header has been read, so that it is a number.
-func (in *incoming) xDelay() (int64, bool) {
+// xDelay returns what the delayed message plug-in would leave in the header of that
+// name, as an AMQP sink's option x_delay wants it: the very number negated, or what
+// stood there if it was not above zero. Other than there, text stays text, and a
+// fraction is kept. The header has been read, so that it is a number.
+func (in *incoming) xDelay() (left string, ok bool) {
 	for _, h := range in.headers {
 		if !in.rules.Knows(h.Name) || !strings.EqualFold(strings.ReplaceAll(h.Name, "_", "-"), "x-delay") {
 			continue
 		}
-		if in.m.Delay > 0 {
-			return -int64((in.m.Delay + time.Millisecond - 1) / time.Millisecond), true
+		kind, number, err := fieldText(in.Headers[h.Name])
+		if err != nil {
+			return "", false
 		}
-		return notAbove(h.Value), true
+		left = string(number)
+		if in.m.Delay > 0 {
+			left = "-" + left
+		}
+		if strings.Contains("SxfdD", kind) {
+			left = kind + left
+		}
+		return left, true
 	}
-	return 0, false
-}
-
-// notAbove is a number that is not above zero.
-func notAbove(value any) int64 {
-	switch v := value.(type) {
-	case float32:
-		return int64(max(math.Ceil(float64(v)), math.MinInt64))
-	case float64:
-		return int64(max(math.Ceil(v), math.MinInt64))
-	}
-	kind, text, err := fieldText(value)
-	if err != nil || kind == "F" || kind == "A" {
-		return 0
-	}
-	n, _ := strconv.ParseInt(string(text), 10, 64) // what is too small becomes the smallest
-	return min(n, 0)
+	return "", false
 }

@@ -11,7 +11,7 @@ import (
 var (
 	errNull   = errors.New("is null")
 	errText   = errors.New("must be text")
-	errNumber = errors.New("must be a whole number")
+	errNumber = errors.New("must be a number")
 	errLong   = errors.New("is longer than can be counted")
 )
 
@@ -37,7 +37,7 @@ func bytesOf(v []byte) ([]byte, error) {
 	return v, nil
 }
 
-// numberOf returns what was given as a number, or as text of digits. A fraction
+// numberOf returns what was given as a number, or as text of one. A fraction
 // is rounded up, as down would be early. What is too large is errLong; what is
 // too small becomes the smallest.
 func numberOf(raw any) (int64, error) {
@@ -100,15 +100,24 @@ func numberOfFloat(v float64) (int64, error) {
 	return int64(max(v, math.MinInt64)), nil
 }
 
-// numberOfText takes decimal digits, a minus before them, and nothing else.
+// maxDigits bounds how long a number in text can be: it comes back as it was.
+const maxDigits = 64
+
+// numberOfText takes decimal digits, with a minus before and a fraction behind them or
+// without, and nothing else.
 func numberOfText(text string) (int64, error) {
-	digits := strings.TrimPrefix(text, "-")
-	if digits == "" || strings.Trim(digits, "0123456789") != "" {
+	whole, fraction, cut := strings.Cut(text, ".")
+	digits := strings.TrimPrefix(whole, "-")
+	if digits == "" || cut && fraction == "" || len(text) > maxDigits || strings.Trim(digits+fraction, "0123456789") != "" {
 		return 0, errNumber
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil && n > 0 {
+	n, err := strconv.ParseInt(whole, 10, 64)
+	up := strings.Trim(fraction, "0") != "" && digits == whole
+	switch {
+	case err != nil && n > 0, up && n == math.MaxInt64:
 		return 0, errLong
+	case up:
+		n++
 	}
 	return n, nil // ParseInt has cut it to the smallest if need be
 }

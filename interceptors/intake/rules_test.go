@@ -109,7 +109,7 @@ func TestApply(t *testing.T) {
 		"rocketmq's own":      {open, headers("x-delay", "0", "delaybridge-sink", "other", "delaybridge-topic", "RMQ_SYS_TRANS_HALF_TOPIC"), core.Message{}, "belongs to the broker itself"},
 		"rocketmq's timer":    {open, headers("x-delay", "0", "delaybridge-sink", "other", "delaybridge-topic", "SCHEDULE_TOPIC_XXXX"), core.Message{}, "belongs to the broker itself"},
 		"loop":                {open, headers("x-delay", "0", "delaybridge-sink", "other", "delaybridge-topic", "orders.delayed"), core.Message{}, "would be a loop"},
-		"bad header":          {fixed, headers("x-delay", "soon"), core.Message{}, "x-delay: must be a whole number"},
+		"bad header":          {fixed, headers("x-delay", "soon"), core.Message{}, "x-delay: must be a number"},
 		"seconds, not millis": {fixed, headers("delaybridge-deliver-at", "1970-01-20T00:00:00Z"), core.Message{}, "is more than 24h0m0s before the message was sent"},
 	}
 	for name, test := range tests {

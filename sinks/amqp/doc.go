@@ -46,7 +46,9 @@
 //	timestamp                                    the property, in seconds since 1970
 //	x_delay                                      a header of that name, for consumers of what
 //	                                             the delayed message plug-in left there: a
-//	                                             number that is not above zero
+//	                                             number that is not above zero; one that is
+//	                                             no whole number, or text, has its letter of
+//	                                             header_types (S x f d D) before it: S-1500.5
 //	header_types                                 see below
 //
 // header_types has a letter for each header, in their order, and may stop early:

@@ -74,6 +74,19 @@ func TestOptionsOfProperties(t *testing.T) {
 	if o, err := testSettings().outgoing(m); err != nil || o.Headers["x-delay"] != int64(-4294967295) {
 		t.Errorf("%v, %v", o, err)
 	}
+	for text, want := range map[string]any{"S-1500.5": "-1500.5", "x-5": []byte("-5"), "d-1500.25": -1500.25, "f-0.5": float32(-0.5), "d-1e+300": -1e300,
+		"D-15005e-1": amqp091.Decimal{Scale: 1, Value: -15005}, "S0": "0", "S0.0": "0.0"} {
+		m.Options = map[string]string{"x_delay": text}
+		if o, err := testSettings().outgoing(m); err != nil || !cmp.Equal(o.Headers["x-delay"], want) {
+			t.Errorf("%s: %v, %v", text, o, err)
+		}
+	}
+	for _, text := range []string{"", "S", "S5", "S-", "d1", "dNaN", "d-Inf", "D5e-1", "I-5", "t-1", "Sx", "S-5 ", "-", "S--5", "d-1e"} {
+		m.Options = map[string]string{"x_delay": text}
+		if o, err := testSettings().outgoing(m); err == nil {
+			t.Errorf("%s: %v", text, o.Headers["x-delay"])
+		}
+	}
 	for name, value := range map[string]string{"message_id": "\n", "priority": "256", "timestamp": "now", "x_delay": "1", "header_types": "SSSSS", "expiration_ms": "1.5"} {
 		m.Options = map[string]string{name: value}
 		_, err := testSettings().outgoing(m)

@@ -140,6 +140,8 @@ func (o *outgoing) setOption(name, value string) error {
 		o.MessageId = value
 	case optionHeaderTypes:
 		o.types = value
+	case optionXDelay:
+		return o.setXDelay(field, value)
 	default:
 		return o.setNumber(name, field, value)
 	}
@@ -165,25 +167,40 @@ func (o *outgoing) setNumber(name, field, value string) error {
 			return core.Invalidf(field, "must be seconds since 1970")
 		}
 		o.Timestamp = time.Unix(n, 0)
-	case optionXDelay:
-		if err != nil || n > 0 {
-			return core.Invalidf(field, "must be a whole number that is not above zero")
-		}
-		o.setXDelay(n)
 	default:
 		return core.Invalidf(field, "is not an option of an AMQP sink")
 	}
 	return nil
 }
 
-// setXDelay: the delayed message plug-in writes 32 bits, and so does this while
-// they suffice.
-func (o *outgoing) setXDelay(n int64) {
-	o.properties += len(headerXDelay) + 10
-	o.xDelay = n
-	if n >= math.MinInt32 {
+// setXDelay: the delayed message plug-in writes 32 bits, and so does this with a whole
+// number while they suffice. Another number has the letter of its type before it.
+func (o *outgoing) setXDelay(field, text string) error {
+	o.properties += len(headerXDelay) + headerOverhead
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err == nil && n > 0 || text == "" || err != nil && !isNotAbove(text[1:]):
+		return core.Invalidf(field, "must be a number that is not above zero, a whole one, or after one of the letters SxfdD")
+	case err == nil && n >= math.MinInt32:
 		o.xDelay = int32(n)
+	case err == nil:
+		o.xDelay = n
+	case !strings.Contains("SxfdD", text[:1]):
+		return core.Invalidf(field, "begins with a letter that is none of SxfdD")
+	default:
+		if o.xDelay, err = fieldOf(text[:1], []byte(text[1:])); err != nil {
+			return core.Invalidf(field, "%v", err)
+		}
 	}
+	return nil
+}
+
+// isNotAbove tells whether text is a number that is not above zero.
+func isNotAbove(text string) bool {
+	number, power, _ := strings.Cut(text, "e")
+	digits, negative := strings.CutPrefix(number, "-")
+	isNumber := digits != "" && strings.Trim(digits, "0123456789.") == "" && strings.Trim(power, "+-0123456789") == ""
+	return isNumber && (negative || strings.Trim(digits, "0.") == "")
 }
 
 func (o *outgoing) setHeaders(m *core.Message) error {
