@@ -31,6 +31,7 @@ type chunk struct {
 	heard    []dialect.Header
 	unpacked []byte // the last batch that was compressed, the next may follow it
 	memory   []byte // that unpacked began in
+	taken    int    // of the budget for that
 	names    intake.Names
 	text     []byte // to make IDs in
 }
@@ -52,8 +53,11 @@ const (
 	// schedulingHeaders is more than there are headers about scheduling, which
 	// are not among those that core counts.
 	schedulingHeaders = 64
-	// keptBytes bounds the memory that stays with a partition that is idle.
+	// keptBytes bounds the memory that is kept to be used again.
 	keptBytes = 4 << 20
+	// unpackingBytes is what a page may take to be unpacked, but for a batch that is
+	// larger than keptBytes: one such, and another that is not parked to its end.
+	unpackingBytes = 2 * keptBytes
 )
 
 // kept returns memory to be used again, or nil if it is too much to keep.
@@ -64,17 +68,16 @@ func kept(b []byte) []byte {
 	return b[:0]
 }
 
-func newChunk(p *partition) *chunk {
-	most := p.settings.batch
-	return &chunk{partition: p, names: make(intake.Names), messages: make([]core.Message, most),
+func newChunk(most, maxHeaders int) *chunk {
+	return &chunk{names: make(intake.Names), messages: make([]core.Message, most),
 		items: make([]intake.Item, 0, most), origins: make([]origin, 0, most),
-		most: max(leastHeaders, p.parker.In.Limits().MaxHeaders+schedulingHeaders)}
+		most: max(leastHeaders, maxHeaders+schedulingHeaders)}
 }
 
 // park parks the records of a page. An error means that some may be left.
-func (c *chunk) park(ctx context.Context, pg page) error {
+func (c *chunk) park(ctx context.Context, pg *page) error {
 	filter := newFilter(pg.aborted)
-	c.of = pg.topicID
+	c.of, c.upTo, c.epoch = pg.topicID, pg.offset, pg.epoch
 	for rest := pg.records; len(rest) > 0; {
 		b, after, err := nextBatch(rest)
 		if err != nil {
@@ -99,10 +102,40 @@ func (c *chunk) park(ctx context.Context, pg page) error {
 
 // add adds the records of a batch from offset on, and parks what gets too much.
 func (c *chunk) add(ctx context.Context, b *batch, offset int64) error {
-	records, err := c.open(b)
+	records, err := c.open(ctx, b)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case isTooLarge(err) && b.size <= c.settings.maxBatchBytes:
+		return c.addLarge(ctx, b, offset)
+	case err != nil:
+		return c.refuse(ctx, b, offset, err)
+	}
+	return c.addRecords(ctx, b, offset, records)
+}
+
+// addLarge adds a batch that takes much memory without compression, which only one
+// partition may use at a time; it lets go of it then.
+func (c *chunk) addLarge(ctx context.Context, b *batch, offset int64) error {
+	if err := c.flush(ctx); err != nil {
+		return err
+	}
+	taken, err := c.large.take(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer c.large.give(taken)
+	records, err := c.unpacker.unpack(b, nil)
 	if err != nil {
 		return c.refuse(ctx, b, offset, err)
 	}
+	if err := c.addRecords(ctx, b, offset, records); err != nil {
+		return err
+	}
+	return c.flush(ctx)
+}
+
+func (c *chunk) addRecords(ctx context.Context, b *batch, offset int64, records []byte) error {
 	s := scanner{rest: records}
 	for range b.count {
 		r := record{headers: c.headers}
@@ -132,7 +165,7 @@ func (c *chunk) full() bool {
 }
 
 // open returns the records of a batch, or why they can't be had.
-func (c *chunk) open(b *batch) ([]byte, error) {
+func (c *chunk) open(ctx context.Context, b *batch) (_ []byte, err error) {
 	if b.size > c.settings.maxBatchBytes {
 		return nil, tooLarge(c.settings.maxBatchBytes)
 	}
@@ -142,7 +175,12 @@ func (c *chunk) open(b *batch) ([]byte, error) {
 	if len(c.items) == 0 { // nothing is in that memory any more
 		c.reuse()
 	}
-	unpacked, err := c.unpacker.unpack(b, c.unpacked[len(c.unpacked):])
+	if c.taken == 0 {
+		if c.taken, err = c.unpacking.take(ctx, unpackingBytes); err != nil {
+			return nil, err
+		}
+	}
+	unpacked, err := c.smallUnpacker.unpack(b, c.unpacked[len(c.unpacked):])
 	c.unpacked = unpacked
 	if cap(unpacked) > cap(c.memory) {
 		c.memory = unpacked
@@ -199,11 +237,11 @@ func (c *chunk) tooManyHeaders() error {
 // once and copied from leader to leader, so r has it whoever reads it again.
 func (c *chunk) idOf(r *record) string {
 	put := binary.BigEndian
-	written := append(c.text[:0], c.of[:]...)
-	written = put.AppendUint32(written, uint32(r.epoch))
-	written = put.AppendUint64(written, uint64(r.sent.UnixMilli()))
+	c.text = append(c.text[:0], c.of[:]...)
+	c.text = put.AppendUint32(c.text, uint32(r.epoch))
+	c.text = put.AppendUint64(c.text, uint64(r.sent.UnixMilli()))
 	var sums [8]byte
-	put.PutUint32(sums[:], crc32.Checksum(written, castagnoli))
+	put.PutUint32(sums[:], crc32.Checksum(c.text, castagnoli))
 	put.PutUint32(sums[4:], r.content)
 	c.text = strconv.AppendInt(append(c.text[:0], c.id...), r.offset, 10)
 	c.text = hex.AppendEncode(append(c.text, ':'), sums[:])

@@ -36,6 +36,7 @@ type config struct {
 	Batch          *int              `json:"batch"`
 	FetchBytes     *int              `json:"fetch_bytes"`
 	MaxBatchBytes  *int              `json:"max_batch_bytes"`
+	BufferBytes    *int              `json:"buffer_bytes"`
 	ClientID       string            `json:"client_id"`
 	TLS            *clienttls.Config `json:"tls"`
 	SASL           *saslConfig       `json:"sasl"`
@@ -60,6 +61,7 @@ type settings struct {
 	batch          int
 	fetchBytes     int
 	maxBatchBytes  int
+	bufferBytes    int
 	clientID       string
 	tls            *tls.Config    // nil: plain text
 	sasl           sasl.Mechanism // nil: no login
@@ -77,6 +79,7 @@ const (
 	minBytes       = 1 << 10
 	maxFetchBytes  = 64 << 20
 	maxBatchBytes  = 256 << 20
+	maxBufferBytes = 1 << 30
 	minTimeout     = 10 * time.Millisecond
 	maxTimeout     = 10 * time.Minute
 	minSession     = time.Second
@@ -209,6 +212,7 @@ func (c *config) setSizes(s *settings) error {
 		{"batch", c.Batch, maxBatch, 1, maxBatch, &s.batch},
 		{"fetch_bytes", c.FetchBytes, 1 << 20, minBytes, maxFetchBytes, &s.fetchBytes},
 		{"max_batch_bytes", c.MaxBatchBytes, 64 << 20, minBytes, maxBatchBytes, &s.maxBatchBytes},
+		{"buffer_bytes", c.BufferBytes, 128 << 20, minBytes, maxBufferBytes, &s.bufferBytes},
 	} {
 		*size.to = size.standard
 		if size.given != nil {

@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 
 func TestEverySetting(t *testing.T) {
 	c, s, err := decode(json.RawMessage(`{"brokers": ["a:1"], "topics": ["a", "b"], "group": "g", "start": "latest", "reject_topic": "r",
-		"batch": 7, "fetch_bytes": 2000, "max_batch_bytes": 3000, "client_id": "me", "session_timeout": "6s", "dial_timeout": "3m", "request_timeout": "40ms",
+		"batch": 7, "fetch_bytes": 2000, "max_batch_bytes": 3000, "buffer_bytes": 4000, "client_id": "me", "session_timeout": "6s", "dial_timeout": "3m", "request_timeout": "40ms",
 		"tls": {"server_name": "b", "insecure_skip_verify": true}, "sasl": {"mechanism": "SCRAM-SHA-256", "username": "u", "password": "p"},
 		"dialects": ["native"], "sink": "out", "topic": "{topic}", "trim_suffix": ".x", "allow_target_headers": true, "untagged": "delay",
 		"default_delay": "5m", "allow_topics": ["amq.topic"], "allow_loop": true}`))
@@ -36,7 +36,7 @@ func TestEverySetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.group != "g" || s.clientID != "me" || s.start != kafka.LastOffset || s.rejectTopic != "r" || s.batch != 7 || s.fetchBytes != 2000 ||
-		s.maxBatchBytes != 3000 || s.tls.ServerName != "b" || !s.tls.InsecureSkipVerify || s.sasl.Name() != "SCRAM-SHA-256" ||
+		s.maxBatchBytes != 3000 || s.bufferBytes != 4000 || s.tls.ServerName != "b" || !s.tls.InsecureSkipVerify || s.sasl.Name() != "SCRAM-SHA-256" ||
 		s.sessionTimeout != 6*time.Second || s.dialTimeout != 3*time.Minute || s.requestTimeout != 40*time.Millisecond || len(s.topics) != 2 {
 		t.Errorf("got %+v", s)
 	}
@@ -72,6 +72,7 @@ func TestBadConfiguration(t *testing.T) {
 		{`{"batch": 1.5}`, "batch"},
 		{`{"fetch_bytes": 1}`, "fetch_bytes"},
 		{`{"max_batch_bytes": 1000000000}`, "max_batch_bytes"},
+		{`{"buffer_bytes": 100}`, "buffer_bytes"},
 		{`{"session_timeout": "5"}`, "session_timeout"},
 		{`{"session_timeout": "999ms"}`, "session_timeout"},
 		{`{"dial_timeout": "0s"}`, "dial_timeout"},

@@ -28,6 +28,7 @@ type conn struct {
 	version  int16 // of fetch requests and answers, if they name the topic
 	byID     bool  // the broker can be asked for a topic by its ID
 	lastID   int32
+	patience time.Duration // of the exchange under way
 }
 
 var (
@@ -196,6 +197,7 @@ func (c *conn) authenticate(message []byte) (challenge []byte, err error) {
 // within lets what do its exchange end by timeout and with ctx. After an error the
 // connection is of no more use.
 func (c *conn) within(ctx context.Context, timeout time.Duration, what func() error) error {
+	c.patience = timeout
 	if err := c.raw.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
@@ -207,32 +209,35 @@ func (c *conn) within(ctx context.Context, timeout time.Duration, what func() er
 	return err
 }
 
-// fetch sends a request and returns the answer without its head, in buffer if
-// that has room, and its version. Of an answer that is longer than most, the rest is
-// thrown away.
-func (c *conn) fetch(r *request, buffer []byte, most int) (answer []byte, version int16, err error) {
+// roomFor returns memory for an answer of n bytes. It may wait.
+type roomFor func(n int) ([]byte, error)
+
+// fetch sends a request and returns the answer without its head, and its version. Of
+// an answer that is longer than most, the rest is thrown away. Until there is room for
+// it, the broker keeps it.
+func (c *conn) fetch(r *request, most int, room roomFor) (answer []byte, version int16, err error) {
 	if !r.id.none() {
-		answer, err = c.exchange(r.byID(c.head(protocol.Fetch, fetchByID)), buffer, most)
+		answer, err = c.exchange(r.byID(c.head(protocol.Fetch, fetchByID)), most, room)
 		return answer, fetchByID, err
 	}
 	c.lastID++
 	if err := protocol.WriteRequest(c.stream, c.version, c.lastID, c.clientID, r.byName()); err != nil {
 		return nil, 0, err
 	}
-	answer, err = c.receive(buffer, most)
+	answer, err = c.receive(most, room)
 	return answer, c.version, err
 }
 
 // exchange sends a request that head has begun, and returns the answer as fetch does.
-func (c *conn) exchange(packet, buffer []byte, most int) ([]byte, error) {
+func (c *conn) exchange(packet []byte, most int, room roomFor) ([]byte, error) {
 	binary.BigEndian.PutUint32(packet, uint32(len(packet)-4))
 	if _, err := c.stream.Write(packet); err != nil {
 		return nil, err
 	}
-	return c.receive(buffer, most)
+	return c.receive(most, room)
 }
 
-func (c *conn) receive(buffer []byte, most int) ([]byte, error) {
+func (c *conn) receive(most int, room roomFor) ([]byte, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(c.stream, head[:]); err != nil {
 		return nil, err
@@ -242,14 +247,17 @@ func (c *conn) receive(buffer []byte, most int) ([]byte, error) {
 		return nil, errUnasked
 	}
 	kept := min(size, most)
-	if cap(buffer) < kept {
-		buffer = make([]byte, kept+kept/4)
+	buffer, err := room(kept)
+	if err != nil {
+		return nil, err
 	}
-	buffer = buffer[:kept]
+	if err := c.raw.SetDeadline(time.Now().Add(c.patience)); err != nil {
+		return nil, err
+	}
 	if _, err := io.ReadFull(c.stream, buffer); err != nil {
 		return nil, err
 	}
-	_, err := io.CopyN(io.Discard, c.stream, int64(size-kept))
+	_, err = io.CopyN(io.Discard, c.stream, int64(size-kept))
 	return buffer, err
 }
 

@@ -31,6 +31,11 @@
 //	                 uncompressed, and the largest window of zstd, which may have
 //	                 8 MiB in any case; 67108864. A larger one is rejected as a whole,
 //	                 by what it declares if that says so
+//	buffer_bytes     of what is fetched and waits to be parked, of all partitions of
+//	                 this instance together; 134217728. What was compressed may take
+//	                 as much again, and one batch larger than 4 MiB at a time may take
+//	                 max_batch_bytes besides. What is larger than all of it passes
+//	                 alone. Partitions that wait are served in turn
 //	session_timeout  after which the group gives up on a member that has gone
 //	                 silent; 10s
 //	client_id, tls, sasl, dial_timeout, request_timeout
@@ -78,7 +83,8 @@
 //
 // Each partition has a connection to its leader, on which the next records are
 // fetched while those before are parked. The package decodes record batches
-// itself, as only so their size stays bounded and aborted records can be told.
+// itself, as only so their size stays bounded and aborted records can be told. An
+// answer for which there is no room stays with the broker.
 // While the store fails the same records are tried again, ever slower, and
 // nothing is fetched beyond what is in hand.
 package kafkadoor

@@ -43,13 +43,13 @@ const (
 )
 
 // run fetches pages until ctx ends; nil then. After errLogLost nothing more of the
-// topic is committed. The memory that they are in comes
-// from free, and is given back by who has used it up.
-func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) error {
+// topic is committed. For each page there is a turn, which who has parked it takes
+// back.
+func (f *fetcher) run(ctx context.Context, pages chan<- *page, turns chan struct{}) error {
 	defer f.hangUp()
 	offset := f.start.offset
 	for pause := firstPause; ctx.Err() == nil; {
-		next, err := f.step(ctx, offset, pages, free)
+		next, err := f.step(ctx, offset, pages, turns)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -74,7 +74,7 @@ func (f *fetcher) run(ctx context.Context, pages chan<- page, free chan []byte) 
 }
 
 // step does what is next at offset and returns the offset after it.
-func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- page, free chan []byte) (int64, error) {
+func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- *page, turns chan struct{}) (int64, error) {
 	if f.conn == nil {
 		next, err := f.connect(ctx, offset)
 		if err != nil {
@@ -85,13 +85,16 @@ func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- page, fre
 	if offset < 0 {
 		return f.locate(ctx, offset)
 	}
-	var data []byte
 	select {
-	case data = <-free:
+	case turns <- struct{}{}:
 	case <-ctx.Done():
 		return offset, nil
 	}
-	pg, next, err := f.fetch(ctx, offset, data)
+	pg, ok := f.pages.Get().(*page)
+	if !ok {
+		pg = new(page)
+	}
+	next, err := f.fetch(ctx, offset, pg)
 	switch {
 	case errors.Is(err, kafka.OffsetOutOfRange):
 		next, err = f.relocate(ctx, offset)
@@ -99,12 +102,14 @@ func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- page, fre
 		err = fmt.Errorf("%w: %w", errLogLost, err)
 	}
 	if err != nil || len(pg.records) == 0 || next == offset {
-		free <- data
+		f.release(pg)
+		<-turns
 		return next, err
 	}
 	select {
 	case pages <- pg:
 	case <-ctx.Done():
+		f.release(pg)
 	}
 	return next, nil
 }
@@ -114,29 +119,27 @@ func isGone(err error) bool {
 	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID) || errors.Is(err, kafka.InconsistentTopicID)
 }
 
-// fetch returns what there is from offset on, which may be nothing, and the
-// offset after that.
-func (f *fetcher) fetch(ctx context.Context, offset int64, data []byte) (pg page, next int64, err error) {
+// fetch reads what there is from offset on, which may be nothing, into pg, and
+// returns the offset after that.
+func (f *fetcher) fetch(ctx context.Context, offset int64, pg *page) (next int64, err error) {
 	ask := &request{topic: f.topic, id: f.of, partition: f.number, offset: offset, epoch: f.epoch, most: f.settings.fetchBytes}
 	most := f.settings.maxBatchBytes + answerHead
-	var version int16
-	err = f.conn.within(ctx, maxWait+f.settings.requestTimeout, func() (err error) {
-		data, version, err = f.conn.fetch(ask, data, most)
+	pg.topicID, pg.offset, pg.epoch = f.of, offset, f.epoch
+	err = f.conn.within(ctx, maxWait+f.settings.requestTimeout, func() error {
+		data, version, err := f.conn.fetch(ask, most, func(n int) ([]byte, error) { return pg.room(ctx, n, f.fetched) })
+		if err == nil {
+			pg.answer, err = decodeAnswer(data, version)
+		}
 		return err
 	})
 	if err != nil {
-		return pg, offset, fmt.Errorf("fetch: %w", err)
-	}
-	pg = page{topicID: f.of, offset: offset, data: data}
-	if pg.answer, err = decodeAnswer(data, version); err != nil {
-		return pg, offset, fmt.Errorf("fetch: %w", err)
+		return offset, fmt.Errorf("fetch: %w", err)
 	}
 	f.end.Store(pg.end)
 	if pg.cut {
-		return pg, f.goBack(offset, pg.common), nil
+		return f.goBack(offset, pg.common), nil
 	}
-	next, err = f.measure(&pg, len(data) == most)
-	return pg, next, err
+	return f.measure(pg, len(pg.data) == most)
 }
 
 // measure cuts what is not whole off a page and returns the offset after it. A

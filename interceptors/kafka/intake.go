@@ -21,8 +21,9 @@ type Intake struct {
 	settings settings
 	rules    *intake.Rules
 	parker   *intake.Parker
-	unpacker *unpacker
 	log      *slog.Logger
+
+	unpacker, smallUnpacker *unpacker // the latter is for what takes little memory
 
 	mu         sync.Mutex
 	partitions []*partition // that are read now
@@ -56,7 +57,12 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 	if err != nil {
 		return nil, core.Invalidf("max_batch_bytes", "%s", err)
 	}
-	return &Intake{name: name, settings: s, rules: rules, unpacker: unpacker, log: log, parker: &intake.Parker{In: in, Name: name, Log: log, Skip: skip}}, nil
+	small, err := newUnpacker(min(s.maxBatchBytes, keptBytes))
+	if err != nil {
+		return nil, core.Invalidf("max_batch_bytes", "%s", err)
+	}
+	return &Intake{name: name, settings: s, rules: rules, unpacker: unpacker, smallUnpacker: small, log: log,
+		parker: &intake.Parker{In: in, Name: name, Log: log, Skip: skip}}, nil
 }
 
 // Run reads until ctx ends, then lets what is being parked finish, commits and

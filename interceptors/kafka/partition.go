@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -27,8 +28,33 @@ type partition struct {
 type page struct {
 	topicID
 	offset int64 // what is before is not wanted
+	epoch  int32 // of the record before
 	answer
-	data []byte // which answer is part of
+	data  []byte // which answer is part of
+	taken int    // of the budget
+}
+
+// smallAnswer is what needs no budget: an answer without records, or with few.
+const smallAnswer = 4 << 10
+
+// room returns memory for n bytes of an answer when there is some.
+func (pg *page) room(ctx context.Context, n int, from *budget) ([]byte, error) {
+	if n > smallAnswer {
+		taken, err := from.take(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		pg.taken = taken
+	}
+	pg.data = slices.Grow(pg.data[:0], n)[:n]
+	return pg.data, nil
+}
+
+// release says that a page is not needed any more.
+func (s *session) release(pg *page) {
+	s.fetched.give(pg.taken)
+	*pg = page{data: kept(pg.data)}
+	s.pages.Put(pg)
 }
 
 // pagesInHand is how many pages there are: one is parked, one is fetched.
@@ -38,18 +64,15 @@ const pagesInHand = 2
 func (p *partition) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	pages, free := make(chan page), make(chan []byte, pagesInHand)
-	for range pagesInHand {
-		free <- nil
-	}
+	pages, turns := make(chan *page), make(chan struct{}, pagesInHand)
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
 		f := fetcher{partition: p, troubles: intake.Troubles{Of: p.parker, Log: p.log}, of: p.start.topicID, epoch: p.start.epoch}
-		if err := f.run(ctx, pages, free); err != nil {
+		if err := f.run(ctx, pages, turns); err != nil {
 			end(err)
 		}
 	})
-	err := p.parkAll(ctx, pages, free)
+	err := p.parkAll(ctx, pages, turns)
 	end(err)
 	fetching.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, errUnreadable) || errors.Is(cause, errLogLost) {
@@ -59,23 +82,40 @@ func (p *partition) run(ctx context.Context) error {
 }
 
 // parkAll parks pages as they come, and gives their memory back.
-func (p *partition) parkAll(ctx context.Context, pages <-chan page, free chan<- []byte) error {
-	c := newChunk(p)
+func (p *partition) parkAll(ctx context.Context, pages <-chan *page, turns <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case pg := <-pages:
-			err := c.park(ctx, pg)
+			err := p.park(ctx, pg)
+			p.release(pg)
 			if ctx.Err() != nil {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			free <- kept(pg.data)
+			<-turns
 		}
 	}
+}
+
+// park parks a page. Only as long needs a partition what that takes.
+func (p *partition) park(ctx context.Context, pg *page) error {
+	c, ok := p.chunks.Get().(*chunk)
+	if !ok {
+		c = newChunk(p.settings.batch, p.parker.In.Limits().MaxHeaders)
+	}
+	c.partition = p
+	err := c.park(ctx, pg)
+	c.unpacking.give(c.taken)
+	c.taken = 0
+	if err == nil { // or else there is something left in it
+		c.partition = nil
+		p.chunks.Put(c)
+	}
+	return err
 }
 
 // done says that all before at is parked or rejected.

@@ -101,7 +101,9 @@ func chunkOn(t *testing.T, store core.Store, limits core.Limits) *chunk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newChunk(&partition{session: &session{membership: &membership{member: newMember(door, nil, nil)}, progress: newProgress()}, topic: "a", id: "k:door:a:0:"})
+	c := newChunk(door.settings.batch, door.parker.In.Limits().MaxHeaders)
+	c.partition = &partition{session: newSession(&membership{member: newMember(door, nil, nil)}, nil), topic: "a", id: "k:door:a:0:"}
+	return c
 }
 
 func headersOf(n int, value []byte) []core.Header {
@@ -120,7 +122,7 @@ func TestManyHeaders(t *testing.T) {
 		c := chunkOn(t, memstore.New(memstore.Config{}), limits)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err := c.park(t.Context(), page)
+		err := c.park(t.Context(), &page)
 		runtime.ReadMemStats(&after)
 		refused, ok := errors.AsType[*intake.RefusedError](err)
 		want := core.Invalidf("headers", "are more than %d", c.parker.In.Limits().MaxHeaders)
@@ -140,7 +142,7 @@ func TestHeadersThatAreAllowed(t *testing.T) {
 		store := &widest{}
 		c := chunkOn(t, store, core.Limits{MaxHeaders: headers, MaxHeaderBytes: 1 << 20})
 		page := page{answer: answer{records: written{records: []record{{headers: headersOf(headers, nil)}}}.encode()}}
-		if err := c.park(t.Context(), page); err != nil || store.messages != 1 {
+		if err := c.park(t.Context(), &page); err != nil || store.messages != 1 {
 			t.Errorf("%d headers: %v", headers, err)
 		}
 	}
@@ -166,14 +168,14 @@ func TestChunkIsBounded(t *testing.T) {
 			w.records = append(w.records, test.record)
 		}
 		answer := answer{records: w.encode()}
-		if err := c.park(t.Context(), page{answer: answer}); err != nil {
+		if err := c.park(t.Context(), &page{answer: answer}); err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}
 		if store.messages > test.most || test.most == maxBatch && store.messages < maxBatch {
 			t.Errorf("%s: %d messages at once, want %d", test.name, store.messages, test.most)
 		}
 		c = chunkOn(t, store, limits)
-		if err := c.park(t.Context(), page{answer: answer, offset: 2*maxBatch - 1}); err != nil || c.upTo != 2*maxBatch {
+		if err := c.park(t.Context(), &page{answer: answer, offset: 2*maxBatch - 1}); err != nil || c.upTo != 2*maxBatch {
 			t.Fatalf("%s: up to %d, %v", test.name, c.upTo, err)
 		}
 		if c.messages[0].Headers != nil || c.origins[:1][0].headers != nil {

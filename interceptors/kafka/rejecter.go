@@ -106,7 +106,7 @@ func (r *rejecter) writeSome(ctx context.Context, to int, from *partition, origi
 			o := &origins[one.Index]
 			records[n] = from.rejectedRecord(o, one.Reason, o.largest())
 		}
-		if err := r.produce(ctx, to, records...); !isTooLarge(err) {
+		if err := r.produce(ctx, to, records...); !isTooLargeThere(err) {
 			return err
 		}
 	}
@@ -123,14 +123,14 @@ func (r *rejecter) writeSome(ctx context.Context, to int, from *partition, origi
 func (r *rejecter) writeOne(ctx context.Context, to int, from *partition, o *origin, reason error) error {
 	f := o.largest()
 	err := r.produce(ctx, to, from.rejectedRecord(o, reason, f))
-	for isTooLarge(err) && f < positionOnly {
+	for isTooLargeThere(err) && f < positionOnly {
 		f++
 		err = r.produce(ctx, to, from.rejectedRecord(o, reason, f))
 	}
 	return err
 }
 
-func isTooLarge(err error) bool {
+func isTooLargeThere(err error) bool {
 	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
 }
 

@@ -18,10 +18,17 @@ type session struct {
 	generation *kafka.Generation
 	progress   *progress
 	rejecter   *rejecter // nil: there is no reject topic
+
+	// What partitions have in memory together: what was fetched, and what was
+	// unpacked of that, of which more than a little may be one's at a time. Who has
+	// taken of one may wait for those after it, and for none before.
+	fetched, unpacking, large *budget
+	pages, chunks             sync.Pool // *page, *chunk
 }
 
 func newSession(m *membership, generation *kafka.Generation) *session {
-	s := &session{membership: m, generation: generation, progress: newProgress()}
+	s := &session{membership: m, generation: generation, progress: newProgress(),
+		fetched: newBudget(m.settings.bufferBytes), unpacking: newBudget(m.settings.bufferBytes), large: newBudget(1)}
 	if m.settings.rejectTopic != "" {
 		s.rejecter = &rejecter{client: m.client, topic: m.settings.rejectTopic}
 	}

@@ -50,7 +50,7 @@ func (c *conn) askForID(topic string) (topicID, error) {
 	b = binary.AppendUvarint(b, uint64(len(topic))+1)
 	b = append(b, topic...)
 	b = append(b, noTags, 0, 0, noTags) // does not make it, nor ask what is allowed
-	answer, err := c.exchange(b, nil, maxMetadata)
+	answer, err := c.exchange(b, maxMetadata, func(n int) ([]byte, error) { return make([]byte, n), nil })
 	if err != nil {
 		return topicID{}, err
 	}

@@ -55,7 +55,9 @@ func (u *unpacker) unpack(b *batch, buffer []byte) (unpacked []byte, err error) 
 	}
 	switch {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return buffer, core.Invalidf("batch", "asks for a window of zstd larger than %d bytes; max_batch_bytes in the settings of the intake can allow it", max(u.most, leastWindow))
+		err := core.Invalidf("batch", "asks for a window of zstd larger than %d bytes; max_batch_bytes in the settings of the intake can allow it", max(u.most, leastWindow))
+		err.TooLarge = true
+		return buffer, err
 	case len(unpacked) > u.most, errors.Is(err, errLarger), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return buffer, tooLarge(u.most)
 	case err != nil:
@@ -68,6 +70,11 @@ func tooLarge(most int) error {
 	err := core.Invalidf("batch", "is larger than %d bytes", most)
 	err.TooLarge = true
 	return err
+}
+
+func isTooLarge(err error) bool {
+	invalid, ok := errors.AsType[*core.InvalidError](err)
+	return ok && invalid.TooLarge
 }
 
 // errLarger: more would come than may.
