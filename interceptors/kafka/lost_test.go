@@ -4,7 +4,9 @@ package kafkadoor
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
@@ -178,6 +181,69 @@ func wantTwice(t testing.TB, r *rig, twice, end int) {
 			t.Fatalf("record %d is parked %d times, want %d", n, got, want)
 		}
 	}
+}
+
+// olderBroker makes brokers say that they are asked for topics by name only.
+type olderBroker struct {
+	net.Conn
+	rest []byte // of the first answer, which tells the versions
+	told bool
+}
+
+func dialOlder(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	return &olderBroker{Conn: conn}, err
+}
+
+func (o *olderBroker) Read(b []byte) (int, error) {
+	if !o.told {
+		o.told = true
+		var size [4]byte
+		if _, err := io.ReadFull(o.Conn, size[:]); err != nil {
+			return 0, err
+		}
+		o.rest = append(size[:], make([]byte, binary.BigEndian.Uint32(size[:]))...)
+		if _, err := io.ReadFull(o.Conn, o.rest[4:]); err != nil {
+			return 0, err
+		}
+		const firstKey, keyLen = 4 + 4 + 2 + 4, 2 + 2 + 2
+		for at := firstKey; at+keyLen <= len(o.rest); at += keyLen {
+			if binary.BigEndian.Uint16(o.rest[at:]) == uint16(protocol.Fetch) {
+				binary.BigEndian.PutUint16(o.rest[at+4:], 11)
+			}
+		}
+	}
+	if len(o.rest) == 0 {
+		return o.Conn.Read(b)
+	}
+	n := copy(b, o.rest)
+	o.rest = o.rest[n:]
+	return n, nil
+}
+
+// TestOlderBroker: where topics have no IDs, those of records hold by time and
+// content.
+func TestOlderBroker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	topic := r.topic(".delayed", 1)
+	made := r.intake([]string{topic}, nil)
+	made.settings.dial = dialOlder
+	door := r.run(made)
+	r.fill(topic, 1, 0, 100)
+	r.store.await(t, 100)
+	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
+	if note := r.commitOf(topic).Metadata; note != "" {
+		t.Errorf("committed with %q, so the topic has an ID", note)
+	}
+	door.stop()
+	r.remake(topic, 1)
+	r.fill(topic, 1, 0, 50)
+	again := r.intake([]string{topic}, nil)
+	again.settings.dial = dialOlder
+	r.run(again)
+	waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 50 })
+	wantTwice(t, r, 50, 100)
 }
 
 // TestCommitOfTopicBefore: an offset that was committed late, when the topic had been
