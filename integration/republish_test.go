@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func TestKafkaRetryTopic(t *testing.T) {
 		own := []core.Header{{Name: "trace", Value: []byte("\x00\xff")}, {Name: "trace", Value: []byte("2")}, {Name: "null"}}
 		delay := core.Header{Name: "delaybridge-delay", Value: []byte(hopDelay.String())}
 		lastID, sent := "", time.Now()
-		produce(key, body, append(own[:len(own):len(own)], delay))
+		produce(key, body, slices.Concat(own, []core.Header{delay}))
 		for hop := range hops + 1 {
 			got := arrivals.next(t)
 			if got.at.Before(sent.Add(hopDelay)) {
@@ -109,9 +110,9 @@ func TestKafkaRetryTopic(t *testing.T) {
 			if string(got.key) != string(key) || string(got.body) != string(body) || len(added) > 0 {
 				t.Errorf("hop %d: key %q, body %q, headers %q", hop, got.key, got.body, added)
 			}
-			again := append(own[:len(own):len(own)], delay)
+			again := slices.Concat(own, []core.Header{delay})
 			if kept {
-				again = append(got.headers[:len(got.headers):len(got.headers)], delay)
+				again = slices.Concat(got.headers, []core.Header{delay})
 			}
 			if sent = time.Now(); hop < hops {
 				produce(got.key, got.body, again)

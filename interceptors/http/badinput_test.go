@@ -132,7 +132,7 @@ func TestInvalidEnvelope(t *testing.T) {
 		"12,000 headers":           {envelopeWith(`"headers":` + manyHeaders(12_000)), "headers"},
 		"header of 8 KiB + 1":      {envelopeWith(`"headers":{"a":"` + strings.Repeat("x", 8<<10) + `"}`), "headers"},
 		"reserved header":          {envelopeWith(`"headers":{"delaybridge-id":"x"}`), "headers"},
-		"reserved, other case":     {envelopeWith(`"headers":{"DelayBridge_Attempt":"1"}`), "headers"},
+		"reserved, other case":     {envelopeWith(`"headers":{"DELAYBRIDGE_ID":"1"}`), "headers"},
 		"headers differ in case":   {envelopeWith(`"headers":{"A":"1","a":"2"}`), "headers"},
 		"elements differ in case":  {envelopeWith(`"headers":[{"name":"A","value":"1"},{"name":"a","value":"2"}]`), "headers"},
 		"header name twice":        {envelopeWith(`"headers":{"a":"1","a":"2"}`), "headers"},

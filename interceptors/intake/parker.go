@@ -219,15 +219,15 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 		item.Done = true
 		switch {
 		case receipt.Duplicate && receipt.State == core.Delivered: // that it was the same can't be told any more
-			p.passOver(slog.LevelWarn, "record was passed over, as a message with its id was delivered a short time ago", receipt.ID)
+			p.passOver(slog.LevelWarn, "a message with its id was delivered a short time ago", receipt.ID)
 		case receipt.Duplicate:
-			p.passOver(slog.LevelInfo, "record was passed over, as a message with its id was accepted before", receipt.ID)
+			p.passOver(slog.LevelInfo, "a message with its id was accepted before", receipt.ID)
 		default:
 			p.totals.parked.Add(1)
 		}
 	case errors.Is(err, core.ErrCancelled): // a record that is read again
 		item.Done = true
-		p.passOver(slog.LevelInfo, "record was passed over, as its message was parked and cancelled before", receipt.ID)
+		p.passOver(slog.LevelInfo, "its message was parked and cancelled before", receipt.ID)
 	case isRefusal(err):
 		item.Err = err
 	default:
@@ -239,10 +239,10 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 }
 
 // passOver counts and logs a record that makes no message.
-func (p *Parker) passOver(level slog.Level, text, id string) {
+func (p *Parker) passOver(level slog.Level, why, id string) {
 	p.totals.duplicates.Add(1)
-	if log := p.log().With("intake", p.Name); p.summary.First(log, text, "", id) {
-		log.Log(context.Background(), level, text, "message_id", id)
+	if log := p.log().With("intake", p.Name); p.summary.First(log, "record was passed over, as "+why, "", id) {
+		log.Log(context.Background(), level, "record was passed over", "message_id", id, "why", why)
 	}
 }
 
