@@ -150,6 +150,33 @@ func TestSinkDownKeepsMessagesParkedAndProbesOnceASecond(t *testing.T) {
 	})
 }
 
+// TestBlockedForAWhile: trouble of the sink with a time is left alone until then, and costs no
+// attempt.
+func TestBlockedForAWhile(t *testing.T) {
+	for _, class := range []core.Class{core.Blocked, core.Retry} {
+		inWorld(t, orders(nil), func(w *world) {
+			sink, until := w.sinks["orders"], time.Now().Add(10*time.Minute)
+			sink.answers(func([]*core.Message) error {
+				if left := time.Until(until); left > 0 {
+					return &core.SinkError{Class: class, After: left, Err: errBroker}
+				}
+				return nil
+			})
+			for n := range 50 {
+				w.accept(message(fmt.Sprint("m", n), time.Second))
+			}
+			time.Sleep(9 * time.Minute)
+			if arrived, calls := sink.seen(); len(arrived) != 0 || calls > 4 {
+				t.Errorf("%s: %d arrived, %d calls while it is blocked", class, len(arrived), calls)
+			}
+			time.Sleep(61 * time.Second)
+			if arrived, _ := sink.seen(); len(arrived) != 50 || arrived[0].attempt != 1 {
+				t.Errorf("%s: %d of 50 arrived when it was over", class, len(arrived))
+			}
+		})
+	}
+}
+
 func TestOneSinksTroubleStaysItsOwn(t *testing.T) {
 	dispatchers := append(orders(nil), &core.Dispatcher{Name: "parcels"})
 	inWorld(t, dispatchers, func(w *world) {

@@ -132,8 +132,8 @@ func (c Class) String() string {
 // SinkError is an error with a class.
 type SinkError struct {
 	Class Class
-	// After, if positive, is how long the broker asked us to wait. It is used
-	// when it is longer than the engine's own back-off, and up to seven days.
+	// After, if positive, is how long the broker asked us to wait. It is used with Retry
+	// and Blocked, when it is longer than the engine's own back-off, and up to seven days.
 	After time.Duration
 	Err   error
 }

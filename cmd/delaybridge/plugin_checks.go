@@ -20,21 +20,26 @@ import (
 type protocolCheck struct {
 	name string
 	run  func(v *verifier, ctx context.Context) error
+	// always: the others need what it finds out.
+	always bool
+	// last: it looks at what the others have left.
+	last bool
 }
 
 func protocolChecks() []protocolCheck {
 	return []protocolCheck{
-		{"V1 starts within 5 s and says hello in one tidy line", (*verifier).startsTidily},
-		{"V2 run by hand it explains itself", (*verifier).explainsItself},
-		{"V3 ends on SIGTERM, with all that it started", (*verifier).endsOnSignal},
-		{"V4 ends when its host is killed", (*verifier).endsWithHost},
-		{"V5 describes itself", (*verifier).describesItself},
-		{"V6 takes its configuration", (*verifier).takesConfig},
-		{"V7 points at an unknown setting", (*verifier).pointsAtUnknown},
-		{"V8 points at a setting of a wrong type", (*verifier).pointsAtWrongType},
-		{"V9 points at a setting that is missing", (*verifier).pointsAtMissing},
-		{"V10 closes in time", (*verifier).closesInTime},
-		{"V11 killed, it is started again and delivers", (*verifier).survivesKill},
+		{name: "V1 starts within 5 s and says hello in one tidy line", run: (*verifier).startsTidily},
+		{name: "V2 run by hand it explains itself", run: (*verifier).explainsItself},
+		{name: "V3 ends on SIGTERM, with all that it started", run: (*verifier).endsOnSignal},
+		{name: "V4 ends when its host is killed", run: (*verifier).endsWithHost},
+		{name: "V5 describes itself", run: (*verifier).describesItself, always: true},
+		{name: "V6 takes its configuration", run: (*verifier).takesConfig, always: true},
+		{name: "V7 points at an unknown setting", run: (*verifier).pointsAtUnknown},
+		{name: "V8 points at a setting of a wrong type", run: (*verifier).pointsAtWrongType},
+		{name: "V9 points at a setting that is missing", run: (*verifier).pointsAtMissing},
+		{name: "V10 closes in time", run: (*verifier).closesInTime},
+		{name: "V11 killed, it is started again and delivers", run: (*verifier).survivesKill},
+		{name: "V12 secrets stay out of the log", run: (*verifier).secretsKept, last: true},
 	}
 }
 

@@ -84,6 +84,9 @@ func examine(ctx context.Context, p program) (about, error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
 	info, err := plugin.Inspect(ctx, p.with(nil), nil)
+	if err != nil && p.MTLS && strings.Contains(err.Error(), "mtls") { // the setting, which is a flag here
+		return about{}, fmt.Errorf("start %s: %w; for that, give --mtls=false", p.Command, err)
+	}
 	if err != nil {
 		return about{}, fmt.Errorf("start %s: %w", p.Command, err)
 	}

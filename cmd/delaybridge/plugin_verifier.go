@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,27 +63,61 @@ var errSkipped = errors.New("skipped")
 
 func skipped(why string) error { return fmt.Errorf("%w: %s", errSkipped, why) }
 
-// run does everything, and tells each result as it comes.
-func (v *verifier) run(ctx context.Context, step func(group string, r verifyResult)) {
+// chosenCases are what is to be run.
+type chosenCases struct {
+	protocol []protocolCheck
+	suite    []suite.Case
+}
+
+// chooseCases finds cases by their numbers, such as K4; none means all. What tells
+// the others about the plugin is always among them.
+func chooseCases(numbers []string) (chosenCases, error) {
+	all := chosenCases{protocolChecks(), suite.Cases()}
+	if len(numbers) == 0 {
+		return all, nil
+	}
+	known := map[string]bool{}
+	wanted := func(name string) bool {
+		number, _, _ := strings.Cut(name, " ")
+		known[strings.ToUpper(number)] = true
+		return slices.ContainsFunc(numbers, func(n string) bool { return strings.EqualFold(n, number) })
+	}
+	all.protocol = slices.DeleteFunc(all.protocol, func(c protocolCheck) bool { return !wanted(c.name) && !c.always })
+	all.suite = slices.DeleteFunc(all.suite, func(c suite.Case) bool { return !wanted(c.Name) })
+	for _, n := range numbers {
+		if !known[strings.ToUpper(n)] {
+			return all, usageError(fmt.Sprintf("--case %s is not known; they are V1 to V12 and K1 to K%d, see docs/plugins.md", core.Shorten(n, 64), len(suite.Cases())))
+		}
+	}
+	return all, nil
+}
+
+// run makes the checks, and tells each result as it comes. The suite comes before the
+// last of the protocol, which reads what all others have logged.
+func (v *verifier) run(ctx context.Context, cases chosenCases, step func(group string, r verifyResult)) {
 	begin := time.Now()
-	for _, c := range protocolChecks() {
-		r := v.check(ctx, c)
-		v.report.add("protocol", r)
-		step("protocol", r)
+	add := func(group string, r verifyResult) {
+		v.report.add(group, r)
+		step(group, r)
+	}
+	for _, c := range cases.protocol {
+		if !c.last {
+			add("protocol", v.check(ctx, c))
+		}
 	}
 	v.report.Name, v.report.Version, v.report.Protocol = v.info.Name, v.info.Version, v.info.Protocol
 	if v.works {
 		mark := v.log.mark()
-		suite.Check(ctx, suite.Cases(), v.kit(ctx), func(s suite.Result) {
-			r := v.suiteResult(s, mark)
-			v.report.add("delivery", r)
-			step("delivery", r)
+		suite.Check(ctx, cases.suite, v.kit(ctx), func(s suite.Result) {
+			add("delivery", v.suiteResult(s, mark))
 			mark = v.log.mark()
 		})
 	}
-	r := v.check(ctx, protocolCheck{"V12 secrets stay out of the log", (*verifier).secretsKept})
-	v.report.add("protocol", r)
-	step("protocol", r)
+	for _, c := range cases.protocol {
+		if c.last {
+			add("protocol", v.check(ctx, c))
+		}
+	}
 	v.report.Seconds = time.Since(begin).Seconds()
 }
 

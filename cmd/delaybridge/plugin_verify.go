@@ -14,7 +14,10 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
-type verifyFlags struct{ config, format, output string }
+type verifyFlags struct {
+	config, format, output string
+	cases                  []string
+}
 
 func (a *app) pluginVerifyCommand() *cobra.Command {
 	var f verifyFlags
@@ -28,12 +31,14 @@ reader, nobody looks whether what is confirmed has arrived, and the report says 
 
 The exit code is 0 if nothing failed, and 6 if something did.`,
 		Example: "  delaybridge plugin verify ./bin/delaybridge-sink-mine --config verify.yaml\n" +
-			"  delaybridge plugin verify ./sink.py --config verify.yaml --format junit --output report.xml",
+			"  delaybridge plugin verify ./sink.py --config verify.yaml --format junit --output report.xml\n" +
+			"  delaybridge plugin verify ./sink.py --config verify.yaml --case K4 --case K9",
 		Args: programArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "file that says how to verify (YAML)")
 	flags.StringVar(&f.format, "format", "text", "of the report: text, json or junit")
+	flags.StringSliceVar(&f.cases, "case", nil, "run these only, such as V7,K4; what they need is run too (default: all)")
 	flags.StringVar(&f.output, "output", "", "write the report to this file; standard output then has text")
 	cmd.RunE = a.runE(func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains([]string{"text", "json", "junit"}, f.format) {
@@ -54,6 +59,10 @@ func capabilities() []string {
 }
 
 func (a *app) verifyPlugin(ctx context.Context, f verifyFlags, args []string) (err error) {
+	cases, err := chooseCases(f.cases)
+	if err != nil {
+		return err
+	}
 	settings, err := config.LoadVerify(f.config, capabilities())
 	if err != nil {
 		return err
@@ -69,7 +78,7 @@ func (a *app) verifyPlugin(ctx context.Context, f verifyFlags, args []string) (e
 	defer func() { err = errors.Join(err, os.RemoveAll(v.tmp)) }()
 	progress := verifyProgress{printer: printer{w: a.stdout}, quiet: f.format != "text" && f.output == ""}
 	progress.title(v.Command)
-	v.run(ctx, progress.step)
+	v.run(ctx, cases, progress.step)
 	progress.summary(v.report)
 	if err := a.writeReport(f, v.report); err != nil {
 		return err

@@ -130,6 +130,33 @@ func TestVerifyWithoutReader(t *testing.T) {
 	}
 }
 
+// TestVerifyOneCase: only what is asked for is run, and what that needs.
+func TestVerifyOneCase(t *testing.T) {
+	path := badPlugin(t)
+	file := writeFile(t, "verify.yaml", "config: {password: correct-horse}\n")
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"one":     {[]string{"--case", "K22"}, "V5 V6 K22"},
+		"several": {[]string{"--case", "K22,v2", "--case", "k23"}, "V2 V5 V6 K22 K23"},
+		"last":    {[]string{"--case", "V12"}, "V5 V6 V12"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, r := verify(t, append([]string{path, "--config", file}, test.args...)...)
+			var names []string
+			for _, result := range r.Results {
+				number, _, _ := strings.Cut(result.Name, " ")
+				names = append(names, number)
+			}
+			if got := strings.Join(names, " "); got != test.want {
+				t.Errorf("ran %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 func TestVerifyOfWhatDoesNotStart(t *testing.T) {
 	script := func(text string) string {
 		path := writeFile(t, "plugin", text)
@@ -167,6 +194,10 @@ func TestPluginUsage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(full, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	noTLS := writeFile(t, "plugin", "#!/bin/sh\n[ -z \"$PLUGIN_CLIENT_CERT\" ] || echo set mtls: false in the configuration >&2\n")
+	if err := os.Chmod(noTLS, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]struct {
 		args []string
 		code int
@@ -179,18 +210,20 @@ func TestPluginUsage(t *testing.T) {
 		"missing file":    {[]string{"verify", os.Args[0], "--config", "no-such.yaml"}, exitFailed, "no such file"},
 		"bad file": {[]string{"verify", os.Args[0], "--config", writeFile(t, "v.yaml", "can: [heders]\ntopic: fixed\nredaer: []\n")}, exitConfig,
 			`did you mean "headers"?`},
-		"info of nothing": {[]string{"info", "./no-such"}, exitFailed, "no-such"},
-		"no name":         {[]string{"new", "--lang", "go"}, exitUsage, "accepts 1 arg"},
-		"capital":         {[]string{"new", "Mine", "--lang", "go"}, exitUsage, "no name for a plugin"},
-		"two hyphens":     {[]string{"new", "my--sink", "--lang", "go"}, exitUsage, "no name for a plugin"},
-		"path":            {[]string{"new", "../x", "--lang", "go"}, exitUsage, "no name for a plugin"},
-		"long":            {[]string{"new", strings.Repeat("x", 41), "--lang", "go"}, exitUsage, "no name for a plugin"},
-		"prefix":          {[]string{"new", "delaybridge-sink-x", "--lang", "go"}, exitUsage, "put before it: x"},
-		"no language":     {[]string{"new", "mine"}, exitUsage, "give --lang: go, python, node"},
-		"language":        {[]string{"new", "mine", "--lang", "rust"}, exitUsage, "known are go, python, node"},
-		"not empty":       {[]string{"new", "mine", "--lang", "go", "--dir", full}, exitFailed, "is not empty; nothing was written"},
-		"no checkout":     {[]string{"new", "mine", "--lang", "go", "--dir", full + "/a", "--delaybridge-dir", full}, exitUsage, "is no checkout"},
-		"checkout":        {[]string{"new", "mine", "--lang", "node", "--dir", full + "/a", "--delaybridge-dir", full}, exitUsage, "is for --lang go"},
+		"case":             {[]string{"verify", "a", "--case", "K99"}, exitUsage, "--case K99 is not known; they are V1 to V12 and K1 to K34"},
+		"info without tls": {[]string{"info", noTLS}, exitFailed, "for that, give --mtls=false"},
+		"info of nothing":  {[]string{"info", "./no-such"}, exitFailed, "no-such"},
+		"no name":          {[]string{"new", "--lang", "go"}, exitUsage, "accepts 1 arg"},
+		"capital":          {[]string{"new", "Mine", "--lang", "go"}, exitUsage, "no name for a plugin"},
+		"two hyphens":      {[]string{"new", "my--sink", "--lang", "go"}, exitUsage, "no name for a plugin"},
+		"path":             {[]string{"new", "../x", "--lang", "go"}, exitUsage, "no name for a plugin"},
+		"long":             {[]string{"new", strings.Repeat("x", 41), "--lang", "go"}, exitUsage, "no name for a plugin"},
+		"prefix":           {[]string{"new", "delaybridge-sink-x", "--lang", "go"}, exitUsage, "put before it: x"},
+		"no language":      {[]string{"new", "mine"}, exitUsage, "give --lang: go, python, node"},
+		"language":         {[]string{"new", "mine", "--lang", "rust"}, exitUsage, "known are go, python, node"},
+		"not empty":        {[]string{"new", "mine", "--lang", "go", "--dir", full}, exitFailed, "is not empty; nothing was written"},
+		"no checkout":      {[]string{"new", "mine", "--lang", "go", "--dir", full + "/a", "--delaybridge-dir", full}, exitUsage, "is no checkout"},
+		"checkout":         {[]string{"new", "mine", "--lang", "node", "--dir", full + "/a", "--delaybridge-dir", full}, exitUsage, "is for --lang go"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -69,6 +69,40 @@ func TestCheckWithoutReader(t *testing.T) {
 	}
 }
 
+// TestNullBodyMayBeRefused: a sink that can't carry a null body may say so, or send an
+// empty one, but not fail to deliver what it has let pass.
+func TestNullBodyMayBeRefused(t *testing.T) {
+	kitOf := func(check, deliver func(*core.Message) error) plainKit {
+		kit := newBroker().kit(func(s *memory) core.Sink {
+			return &mutant{memory: s, check: check, deliver: func(ctx context.Context, batch []*core.Message) error {
+				if err := core.CheckEach(ctx, batch, deliver); err != nil {
+					return err
+				}
+				return s.Deliver(ctx, batch)
+			}}
+		})
+		kit.Can = slices.DeleteFunc(kit.Can, func(c Capability) bool { return c == NullBody })
+		return kit
+	}
+	accept := func(*core.Message) error { return nil }
+	refuse := func(m *core.Message) error {
+		if m.Body == nil {
+			return core.Classify(core.Permanent, core.Invalidf("body", "must not be null"))
+		}
+		return nil
+	}
+	for name, test := range map[string]struct {
+		kit  plainKit
+		want Status
+	}{
+		"refused": {kitOf(refuse, refuse), Skipped}, "let pass and failed": {kitOf(accept, refuse), Failed}, "sent as empty": {kitOf(accept, accept), Passed},
+	} {
+		if r := check(t.Context(), caseOf("K4"), test.kit); r.Status != test.want {
+			t.Errorf("%s: %s %q, want %s", name, r.Status, r.Log, test.want)
+		}
+	}
+}
+
 func TestCheckEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	results := Check(ctx, cases, newBroker().patientKit(), func(r Result) {

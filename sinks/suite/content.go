@@ -40,12 +40,16 @@ func emptyBody(e *env) {
 }
 
 // nilBody sends a nil and an empty body together: where the target knows a null
-// body they must differ.
+// body they must differ; where it does not, Check may refuse the nil one, or it
+// arrives as an empty one.
 func nilBody(e *env) {
 	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	null, empty := e.message(topic, ""), e.message(topic, "")
 	null.Body, empty.Body = nil, []byte{}
 	if !e.kit.can(NullBody) {
+		if checker, ok := sink.(core.Checker); ok && e.check(checker, null) != nil {
+			e.lacks(string(NullBody))
+		}
 		e.needs(EmptyBody, sink, null)
 	}
 	if !e.kit.can(EmptyBody) {

@@ -40,7 +40,7 @@ const (
 	BinaryHeaders   Capability = "binary headers"   // values of any bytes, also none
 	NullHeaders     Capability = "null headers"     // else a nil value arrives as an empty one
 	EmptyBody       Capability = "empty body"
-	NullBody        Capability = "null body" // else a nil body arrives as an empty one
+	NullBody        Capability = "null body" // else Check refuses a nil body, or it arrives as an empty one
 	Keys            Capability = "keys"      // consumers see the key; else it is not looked at
 	NullKeys        Capability = "null keys" // else a nil key arrives as an empty one
 	Ordered         Capability = "ordered"   // messages with equal keys arrive in the order sent

@@ -843,8 +843,8 @@ type Result struct {
 	// Of the message; the host checks it.
 	Id      string  `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=delaybridge.sink.v1.Outcome" json:"outcome,omitempty"`
-	// For OUTCOME_RETRY: how long the broker asked us to wait, if it did; up to
-	// seven days.
+	// For OUTCOME_RETRY and OUTCOME_BLOCKED: how long the broker asked us to wait, if
+	// it did; up to seven days.
 	AfterMs int64 `protobuf:"varint,3,opt,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`
 	// Why it was not confirmed, for people. Cut it to 1,000 characters: a reply
 	// may have 16 MiB, and of a larger one nothing is read.

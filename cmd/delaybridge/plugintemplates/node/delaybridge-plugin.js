@@ -48,7 +48,7 @@ const MAX_TEXT = 1000; // characters of an error: a reply has hundreds of them
 
 // What authors use.
 
-/** Why a message was not confirmed. after is how many milliseconds the broker asked us to wait, if it did. */
+/** Why a message was not confirmed. after is how many milliseconds the broker asked us to wait, if it did; with Retry and Blocked. */
 class DeliveryError extends Error {
   constructor(reason, { after = 0, cause } = {}) {
     super(reason instanceof Error ? reason.message : reason, { cause: cause ?? reason });

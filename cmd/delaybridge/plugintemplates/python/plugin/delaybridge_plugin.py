@@ -71,19 +71,19 @@ class Message:
 
 
 class DeliveryError(Exception):
-    """Why a message was not confirmed."""
+    """Why a message was not confirmed. after is how many seconds the broker asked us to wait, if it did; with Retry and Blocked."""
 
     outcome = pb.OUTCOME_UNKNOWN
-
-
-class Retry(DeliveryError):
-    """Not sent, but it may work later. after is how many seconds the broker asked us to wait, if it did."""
-
-    outcome = pb.OUTCOME_RETRY
 
     def __init__(self, reason, after: float = 0):
         super().__init__(reason)
         self.after = after
+
+
+class Retry(DeliveryError):
+    """Not sent, but it may work later."""
+
+    outcome = pb.OUTCOME_RETRY
 
 
 class Unknown(DeliveryError):
