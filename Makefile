@@ -118,10 +118,18 @@ brokers: ## Start Redis, Kafka, RocketMQ and RabbitMQ, print a configuration for
 dev: ## Run delaybridge alone: messages in memory, deliveries on the terminal
 	$(GO) run ./cmd/delaybridge dev
 
+# Where Go can make it, the binary is position independent, and what the loader has
+# relocated is read-only. It needs the system's loader then: HARDENING= is for images
+# without one.
+PIE       := linux/386 linux/amd64 linux/arm linux/arm64 linux/loong64 linux/ppc64le linux/riscv64 linux/s390x \
+	darwin/amd64 darwin/arm64 freebsd/amd64 windows/amd64 windows/arm64
+HARDENING ?= $(if $(filter $(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH),$(PIE)),-buildmode=pie -ldflags=-bindnow)
+OUT       ?= bin/delaybridge
+
 # The version comes from the commit and its tag, which Go stamps by itself.
 .PHONY: build
 build: ## Build bin/delaybridge
-	$(GO) build -buildvcs=auto -trimpath -o bin/delaybridge ./cmd/delaybridge
+	$(GO) build -buildvcs=auto -trimpath $(HARDENING) -o $(OUT) ./cmd/delaybridge
 
 .PHONY: clean
 clean: ## Remove what was built
