@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,6 +92,57 @@ func TestReadmeWaysIn(t *testing.T) {
 		t.Errorf("%q arrived %s after it was sent", got.body, got.at.Sub(sent))
 	}
 	bridge.stop()
+}
+
+// TestReadmeOnAStockRedis runs the README's commands, one after the other, as they
+// stand there but for the ports, on a Redis as it comes: the bridge starts, and no
+// example does nothing because another has used its id.
+func TestReadmeOnAStockRedis(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t, servers.RedisOptions{AOF: servers.AOFOff})
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, dir := filepath.Dir(path), t.TempDir()
+	host, port, err := net.SplitHostPort(redis.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := strings.NewReplacer("-h 127.0.0.1 -p 6379", "-h "+host+" -p "+port, "127.0.0.1:6379", redis.Addr())
+	read := func(mark string) string { return "cd " + dir + "\n" + places.Replace(snippet(t, mark)) }
+	shell(t, read("run: config"), tools)
+	config, err := os.ReadFile(filepath.Join(dir, "delaybridge.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell(t, read("run: redis"), tools)
+	bridge := serve(t, string(config)+"http: {listen: \"127.0.0.1:0\"}\n", output(t))
+	said := shell(t, "export DELAYBRIDGE_URL="+bridge.url+"\n"+read("run: commands"), tools)
+	said += shell(t, strings.ReplaceAll(snippet(t, "way: http"), "http://127.0.0.1:7420", bridge.url), tools)
+	if strings.Contains(said, "duplicate") || strings.Contains(said, "conflict") || !strings.Contains(said, `"state":"scheduled"`) {
+		t.Errorf("an example does nothing:\n%s", said)
+	}
+	bridge.stop()
+}
+
+// TestReadmeIDsDiffer: in commands that send, no id is there twice.
+func TestReadmeIDsDiffer(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, found := range regexp.MustCompile(`send .*--id (\S+)|"id":"([^"]+)","topic"`).FindAllStringSubmatch(string(readme), -1) {
+		id := found[1] + found[2]
+		if seen[id] {
+			t.Errorf("the id %s is sent twice", id)
+		}
+		seen[id] = true
+	}
+	if len(seen) < 3 {
+		t.Errorf("found the ids %v", seen)
+	}
 }
 
 // readmeConfig is a bridge to the cluster, with the README's intake.

@@ -79,7 +79,7 @@ func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 	c := s.config
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(s.admit),
-		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name), c.MaxBatch, s.bridge.in.Limits().MaxHeaders}),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name), c.MaxBatch, s.bridge.in.Limits().MaxGiven()}),
 		grpc.ChainUnaryInterceptor(s.surviveUnary),
 		grpc.ChainStreamInterceptor(s.surviveStream),
 		grpc.MaxRecvMsgSize(c.MaxBatchBytes),

@@ -61,7 +61,6 @@ func TestTokenIsNeeded(t *testing.T) {
 			t.Errorf("%s: got %d", path, a.status)
 		}
 	}
-	f = newFixture(t, Config{})
 	for _, path := range []string{"/v1/messages", "/v1/messages/a", "/v1/dead", "/v1/stats"} {
 		if a := f.do("GET", path, ""); a.status != 401 && a.status != 429 {
 			t.Errorf("%s: got %d", path, a.status)

@@ -79,7 +79,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// stuck is a store whose Health does not return until it is told to, whatever
+// stuck is a store whose Stats does not return until it is told to, whatever
 // its context says.
 type stuck struct {
 	core.Store
@@ -87,10 +87,12 @@ type stuck struct {
 	asks atomic.Int32
 }
 
-func (s *stuck) Health(context.Context) error {
+func (s *stuck) List(context.Context, core.Query) (core.Page, error) { return core.Page{}, nil }
+
+func (s *stuck) Stats(context.Context, ...string) ([]core.SinkStats, error) {
 	s.asks.Add(1)
 	<-s.goOn
-	return nil
+	return nil, nil
 }
 
 // HTTP/2 streams that are begun and reset at once, while their handlers are
@@ -136,8 +138,8 @@ func TestRapidReset(t *testing.T) {
 func sendResets(conn io.Writer, n int) {
 	w := bufio.NewWriter(conn)
 	io.WriteString(w, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00") // preface, empty SETTINGS
-	// GET https://localhost/readyz in HPACK.
-	head := append([]byte{0x82, 0x87, 0x04, 7}, "/readyz\x41\x09localhost"...)
+	// GET https://localhost/v1/stats in HPACK.
+	head := append([]byte{0x82, 0x87, 0x04, 9}, "/v1/stats\x41\x09localhost"...)
 	for i := range n {
 		stream := 2*i + 1
 		id := []byte{byte(stream >> 24), byte(stream >> 16), byte(stream >> 8), byte(stream)}
