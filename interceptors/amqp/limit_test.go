@@ -3,6 +3,7 @@ package amqpdoor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 )
@@ -24,9 +25,14 @@ func TestManyRedeliveries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 60 {
-		if err := (<-deliveries).Nack(false, true); err != nil {
-			t.Fatal(err)
+	for n := range 60 {
+		select {
+		case d := <-deliveries:
+			if err := d.Nack(false, true); err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(60 * time.Second):
+			t.Fatalf("dropped after %d deliveries", n)
 		}
 	}
 	if err := r.channel.Close(); err != nil {
