@@ -62,8 +62,12 @@
 // one exchange; they can have one name in two virtual hosts (then set allow_loop).
 //
 // name and queue are durable, and not deleted by the intake. It declares and binds
-// them when it connects and every 5 s after, as an exchange that was deleted and
-// made anew has lost its binding. While that fails it reads nothing from the queue.
+// them when it connects, every 5 s after, and within a tenth of a second when the
+// exchange was deleted, which is logged as an error: one that was made anew has lost
+// its binding, and what is published to it meanwhile is confirmed and lost. While that
+// fails it reads nothing from the queue. A quorum queue has no delivery limit on
+// RabbitMQ 4, unless queue_arguments has one. An exchange with the name of the queue,
+// which vanishes with the other, is how a deletion is seen.
 //
 // # IDs
 //

@@ -159,5 +159,24 @@ func (e *exchange) declareOn(channel *amqp091.Channel, arguments map[string]any)
 	if err := channel.QueueBind(e.queue, "#", e.name, false, nil); err != nil {
 		return 0, fmt.Errorf("bind queue %s: %w", e.queue, err)
 	}
-	return q.Messages, nil
+	return q.Messages, e.mark(channel)
+}
+
+// mark makes an exchange that vanishes with e, also if e is then declared by somebody
+// else: it is deleted with its last binding, which leads to e. It has the name of the
+// queue, so that a user who may declare that may declare it, too. Nothing is published
+// to it.
+func (e *exchange) mark(channel *amqp091.Channel) error {
+	if err := channel.ExchangeDeclare(e.queue, amqp091.ExchangeFanout, true, true, false, false, nil); err != nil {
+		return fmt.Errorf("declare exchange %s: %w", e.queue, err)
+	}
+	if err := channel.ExchangeBind(e.name, "", e.queue, false, nil); err != nil {
+		return fmt.Errorf("bind exchange %s: %w", e.name, err)
+	}
+	return nil
+}
+
+// lookUpMark fails if e was deleted since it was marked.
+func (e *exchange) lookUpMark(channel *amqp091.Channel) error {
+	return channel.ExchangeDeclarePassive(e.queue, amqp091.ExchangeFanout, true, true, false, false, nil)
 }

@@ -89,6 +89,39 @@ func TestExchangeMadeAnew(t *testing.T) {
 	if strings.Contains(log.String(), "trouble") {
 		t.Error("the intake has begun anew")
 	}
+	if n := strings.Count(log.String(), "the exchange was deleted"); n != 2 {
+		t.Errorf("the log tells of %d deletions, want 2: %s", n, log)
+	}
+}
+
+// TestExchangeWithAnAlternate: a policy leads what is published before the intake is
+// bound again to its queue, as the documents say.
+func TestExchangeWithAnAlternate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name, other := r.name+".delayed", r.name+".unbound"
+	door, _ := r.logged(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}}})
+	r.awaitExchange(r.URL(), "delaybridge."+name)
+	r.declareExchange(other, amqp091.ExchangeFanout)
+	if err := r.channel.QueueBind("delaybridge."+name, "", other, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Ctl("set_policy", "--apply-to", "exchanges", r.name, "^"+name+"$", `{"alternate-exchange":"`+other+`"}`)
+	r.deleteExchange(name)
+	r.declareExchange(name, amqp091.ExchangeFanout)
+	const sent = 200
+	for n := range sent {
+		confirm, err := r.channel.PublishWithDeferredConfirm(name, "key", false, false, delayed("m"+strconv.Itoa(n), "", "x-delay", int32(3_600_000)))
+		if err != nil || !confirm.Wait() {
+			t.Fatalf("publish: %v", err)
+		}
+	}
+	if got := len(r.store.await(t, sent)); got != sent {
+		t.Errorf("%d parked, want %d", got, sent)
+	}
+	if err := door.stop(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestExchangeOfAnotherType: an exchange that the intake can't bind to is

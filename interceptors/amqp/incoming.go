@@ -200,7 +200,7 @@ func (in *incoming) xDelay() (left string, ok bool) {
 		if in.m.Delay > 0 {
 			left = "-" + left
 		}
-		if strings.Contains("SxfdD", kind) {
+		if strings.ContainsAny(kind, "SxfdD") {
 			left = kind + left
 		}
 		return left, true

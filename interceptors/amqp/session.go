@@ -18,6 +18,8 @@ const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = 5 * time.Second
 	watchEvery = 5 * time.Second
+	// markEvery is how soon it is seen that an exchange was deleted.
+	markEvery = 100 * time.Millisecond
 	// ackPause is how long what is parked may wait to be acknowledged together
 	// with more: acknowledgements cost the broker something, too.
 	ackPause = 2 * time.Millisecond
@@ -63,6 +65,7 @@ type session struct {
 	*source
 	connection *connection
 	channel    *amqp091.Channel
+	arguments  map[string]any // of the queue, if it is declared here
 	arrived    chan amqp091.Delivery
 	helpers    sync.WaitGroup
 	soon       *time.Timer // acknowledges
@@ -103,7 +106,7 @@ func (s *session) begin(ctx context.Context) (deliveries <-chan amqp091.Delivery
 		}
 		s.channel = channel
 		if s.declares() {
-			if _, err := s.exchange.declareOn(channel, s.settings.queueArguments); err != nil {
+			if err := s.declare(); err != nil {
 				return err
 			}
 		}
@@ -113,6 +116,7 @@ func (s *session) begin(ctx context.Context) (deliveries <-chan amqp091.Delivery
 		if deliveries, err = channel.Consume(s.queue, connectionName+"-"+s.name, false, false, false, false, nil); err != nil {
 			return fmt.Errorf("consume: %w", err)
 		}
+		s.checkLimit()
 		return nil
 	})
 	return deliveries, err
@@ -290,25 +294,39 @@ func (s *session) rejectTo(batch []amqp091.Delivery) func(context.Context, []int
 	}
 }
 
-// watch looks now and then, on a channel of its own, how many messages wait, and
-// that what the intake declares is as it was. It ends the session if it is not.
+// watch looks now and then, on channels of its own, how many messages wait, and that
+// what the intake declares is as it was: at once if the exchange was deleted. It ends
+// the session if what it declares can't be.
 func (s *session) watch(ctx context.Context, end context.CancelCauseFunc) {
 	defer s.waiting.Store(-1)
 	channel, err := s.connection.Channel()
 	if err != nil {
 		return // the consumer needs no second one
 	}
-	ticker := time.NewTicker(watchEvery)
+	ticker := time.NewTicker(markEvery)
 	defer ticker.Stop()
-	for {
-		messages, err := s.look(channel)
-		if err != nil {
-			if s.declares() {
-				end(err)
-			}
-			return
+	var marks *amqp091.Channel
+	for looked := (time.Time{}); ; {
+		deleted := s.deleted(&marks)
+		if deleted && !looked.IsZero() {
+			s.log.Error("the exchange was deleted: what was published to it until it is bound again is lost, though it was confirmed",
+				"intake", s.name, "exchange", s.exchange.name, "queue", s.queue)
 		}
-		s.waiting.Store(int64(messages))
+		if deleted || time.Since(looked) >= watchEvery {
+			looked = time.Now()
+			messages, err := s.look(channel)
+			if isNotFound(err) && s.declares() { // the broker is still at deleting it
+				looked = time.Time{}
+				channel, err = s.connection.Channel()
+			}
+			if err != nil {
+				if s.declares() {
+					end(err)
+				}
+				return
+			}
+			s.waiting.Store(int64(messages))
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -317,12 +335,32 @@ func (s *session) watch(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
+// deleted tells whether the exchange was deleted since it was declared, by its mark. The
+// channel for that, or nil, is at marks: the broker ends it if there is no mark.
+func (s *session) deleted(marks **amqp091.Channel) bool {
+	if !s.declares() {
+		return false
+	}
+	if *marks == nil || (*marks).IsClosed() {
+		var err error
+		if *marks, err = s.connection.Channel(); err != nil {
+			return false // the consumer learns of it, too
+		}
+	}
+	return isNotFound(s.exchange.lookUpMark(*marks))
+}
+
+func isNotFound(err error) bool {
+	refused, ok := errors.AsType[*amqp091.Error](err)
+	return ok && refused.Code == amqp091.NotFound
+}
+
 // look returns how many messages wait. It declares anew what is to be declared:
 // if an exchange was deleted, and maybe made again by a producer, its binding is
 // lost, the queue and its consumer live on, and the broker tells nobody.
 func (s *session) look(channel *amqp091.Channel) (messages int, err error) {
 	if s.declares() {
-		return s.exchange.declareOn(channel, s.settings.queueArguments)
+		return s.exchange.declareOn(channel, s.arguments)
 	}
 	q, err := channel.QueueDeclarePassive(s.queue, true, false, false, false, nil)
 	return q.Messages, err

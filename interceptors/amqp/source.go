@@ -17,7 +17,9 @@ type source struct {
 	exchange *exchange // nil: the queue is the operator's own
 	rules    *intake.Rules
 	ids      ids
-	waiting  atomic.Int64 // messages that the queue has ready; -1 is unknown
+
+	limitChecked bool
+	waiting      atomic.Int64 // messages that the queue has ready; -1 is unknown
 }
 
 func (i *Intake) newSource(queue string, e *exchange, rules *intake.Rules) *source {

@@ -185,7 +185,7 @@ func (o *outgoing) setXDelay(field, text string) error {
 		o.xDelay = int32(n)
 	case err == nil:
 		o.xDelay = n
-	case !strings.Contains("SxfdD", text[:1]):
+	case !strings.ContainsAny(text[:1], "SxfdD"):
 		return core.Invalidf(field, "begins with a letter that is none of SxfdD")
 	default:
 		if o.xDelay, err = fieldOf(text[:1], []byte(text[1:])); err != nil {
