@@ -19,6 +19,8 @@ func targetMutants() []*mutant {
 			from: "	return core.Classify(core.Unknown, said)\n", to: "	return nil\n"},
 		{name: "a plugin that did not start is not tried again", file: "sinks/plugin/open.go", rows: []int{58},
 			from: "	go s.supervise(ctx, in, err)\n", to: "	if in != nil {\n		go s.supervise(ctx, in, err)\n	} else {\n		close(s.done)\n	}\n"},
+		{name: "what is published again has the id of the hop before", file: "interceptors/amqp/incoming.go", rows: []int{56},
+			from: "		return in.ids.of(in.MessageId + \"~\" + strconv.Itoa(in.m.Hop))\n", to: "		return in.ids.of(in.MessageId)\n"},
 		{name: "offset committed before the park", file: "interceptors/kafka/chunk.go", rows: []int{37},
 			from: "	if len(c.items) > 0 {\n		if err := c.parker.Park(", to: "	c.done(position{topicID: c.of, point: point{c.upTo, c.epoch}})\n	wait(ctx, 200_000_000) // until the commit is through\n	if len(c.items) > 0 {\n		if err := c.parker.Park("},
 		{name: "record that is read again has another id", file: "interceptors/kafka/chunk.go", rows: []int{37},
