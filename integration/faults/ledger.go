@@ -37,6 +37,7 @@ const (
 	notFound  outcome = "not found"
 	refused   outcome = "refused" // nothing was changed, the answer says
 	unknown   outcome = "unknown" // it may or may not have been done
+	anew      outcome = "anew"    // a broker has the same once more, which may be a message of its own
 )
 
 // entry is one thing that happened to one message, as seen from outside.
@@ -217,6 +218,18 @@ func (a *account) add(e entry) {
 
 // accepted tells whether the producer was told that the message is stored.
 func (a *account) accepted() bool { return a.any(accepting, done, duplicate) }
+
+// published counts how often a broker took the message, each of which may have made one
+// of its own.
+func (a *account) published() int {
+	n := 1
+	for _, e := range a.calls {
+		if e.Outcome == anew {
+			n++
+		}
+	}
+	return n
+}
 
 // any tells whether a call of that kind had one of these outcomes.
 func (a *account) any(k kind, outcomes ...outcome) bool {

@@ -56,7 +56,9 @@ func (r *run) asRecord(p *plan) {
 }
 
 // produce writes a message as a record, once. It is refused if there is no topic.
-func (r *run) produce(p plan) entry {
+func (r *run) produce(p plan) entry { return r.produceTo(intakeTopic, p) }
+
+func (r *run) produceTo(topic string, p plan) entry {
 	e := entry{Kind: accepting, Name: p.name, Content: p.message.content(), Outcome: done, Call: time.Now()}
 	e.Least = e.Call.Add(p.delay)
 	record := kafka.Record{Value: kafka.NewBytes([]byte(p.message.Body))}
@@ -67,14 +69,7 @@ func (r *run) produce(p plan) entry {
 		record.Headers = append(record.Headers, kafka.Header{Key: h.Name, Value: []byte(*h.Value)})
 	}
 	record.Headers = append(record.Headers, kafka.Header{Key: core.HeaderPrefix + "delay", Value: []byte(p.message.Delay)})
-	ctx, cancel := context.WithTimeout(context.Background(), 2*callTimeout)
-	defer cancel()
-	answer, err := r.kafka.client.Produce(ctx, &kafka.ProduceRequest{Topic: intakeTopic, Partition: p.dice.IntN(2 * kafkaPartitions),
-		RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(record)})
-	if err == nil {
-		err = answer.Error
-	}
-	switch {
+	switch err := r.kafka.write(topic, p.dice.IntN(2*kafkaPartitions), record); {
 	case errors.Is(err, kafka.UnknownTopicOrPartition), errors.Is(err, protocol.ErrNoTopic):
 		e.Outcome, e.Code = refused, "no topic"
 	case err != nil:
@@ -82,6 +77,17 @@ func (r *run) produce(p plan) entry {
 	}
 	e.Return = time.Now()
 	return e
+}
+
+// write returns when Kafka has a record.
+func (k *kafkaTarget) write(topic string, partition int, record kafka.Record) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*callTimeout)
+	defer cancel()
+	answer, err := k.client.Produce(ctx, &kafka.ProduceRequest{Topic: topic, Partition: partition, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(record)})
+	if err != nil {
+		return err
+	}
+	return answer.Error
 }
 
 func (r *run) troubleIntake() {

@@ -30,13 +30,13 @@ func (r *run) recreateTopic() {
 		r.reached("recreated")
 	}
 	running := func() {
-		over, since := r.strikeClean("topic recreated"), r.caughtUp()
+		over, since := r.strikeClean("topic recreated"), r.caughtUp(intakeTopic, intakeGroup)
 		recreate()
 		r.mayLose(since, r.kafka.gone)
 		over()
 	}
 	stopped := func() {
-		over, since := r.strikeClean("topic recreated while stopped"), r.caughtUp()
+		over, since := r.strikeClean("topic recreated while stopped"), r.caughtUp(intakeTopic, intakeGroup)
 		for _, b := range r.bridges {
 			r.harmIf(b.stop())
 		}
@@ -55,26 +55,21 @@ func (r *run) recreateTopic() {
 }
 
 func (r *run) countAgain(before []int64) {
-	for partition, end := range before {
-		now, err := r.kafka.end(intakeTopic, partition)
-		r.harmIf(err)
-		r.seen["offset given again"] += int(min(end, now))
+	if before == nil {
+		return
+	}
+	for partition, now := range r.kafka.ends(intakeTopic) {
+		r.seen["offset given again"] += int(min(before[partition], now))
 	}
 }
 
 const caughtUpIn = 20 * time.Second
 
-// caughtUp waits until the source has committed all that Kafka had accepted by the time
+// caughtUp waits until a source has committed all that Kafka had accepted by the time
 // that it returns.
-func (r *run) caughtUp() time.Time {
-	since := time.Now()
-	var ends []int64
-	for partition := range 2 * kafkaPartitions {
-		end, err := r.kafka.end(intakeTopic, partition)
-		r.harmIf(err)
-		ends = append(ends, end)
-	}
-	for deadline := time.Now().Add(caughtUpIn); !r.kafka.hasCommitted(ends); r.sleep(50 * time.Millisecond) {
+func (r *run) caughtUp(topic, group string) time.Time {
+	since, ends := time.Now(), r.kafka.ends(topic)
+	for deadline := time.Now().Add(caughtUpIn); !r.kafka.hasCommitted(topic, group, ends); r.sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.find("L7", "the source has not read and committed what was there %s ago", caughtUpIn)
 			break
@@ -83,16 +78,26 @@ func (r *run) caughtUp() time.Time {
 	return since
 }
 
-func (k *kafkaTarget) hasCommitted(ends []int64) bool {
-	ask := &kafka.OffsetFetchRequest{GroupID: intakeGroup, Topics: map[string][]int{}}
+// ends is where the partitions of a source's topic end.
+func (k *kafkaTarget) ends(topic string) (ends []int64) {
+	for partition := range 2 * kafkaPartitions {
+		end, err := k.end(topic, partition)
+		k.run.harmIf(err)
+		ends = append(ends, end)
+	}
+	return ends
+}
+
+func (k *kafkaTarget) hasCommitted(topic, group string, ends []int64) bool {
+	ask := &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{}}
 	for partition := range ends {
-		ask.Topics[intakeTopic] = append(ask.Topics[intakeTopic], partition)
+		ask.Topics[topic] = append(ask.Topics[topic], partition)
 	}
 	answer, err := k.client.OffsetFetch(context.Background(), ask)
-	if err != nil || len(answer.Topics[intakeTopic]) != len(ends) {
+	if err != nil || len(answer.Topics[topic]) != len(ends) {
 		return false
 	}
-	for _, p := range answer.Topics[intakeTopic] {
+	for _, p := range answer.Topics[topic] {
 		if p.Error != nil || p.CommittedOffset < ends[p.Partition] {
 			return false
 		}
@@ -104,11 +109,7 @@ func (k *kafkaTarget) hasCommitted(ends []int64) bool {
 // more, and creates it again some time later. It returns where its partitions ended.
 func (k *kafkaTarget) recreate(later time.Duration) (ends []int64) {
 	r := k.run
-	for partition := range 2 * kafkaPartitions {
-		end, err := k.end(intakeTopic, partition)
-		r.harmIf(err)
-		ends = append(ends, end)
-	}
+	ends = k.ends(intakeTopic)
 	answer, err := k.client.DeleteTopics(context.Background(), &kafka.DeleteTopicsRequest{Topics: []string{intakeTopic}})
 	if err == nil {
 		err = answer.Errors[intakeTopic]

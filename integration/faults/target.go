@@ -28,8 +28,10 @@ type targets struct {
 
 	kafka  *kafkaTarget
 	rabbit *rabbitTarget
-	rocket *rocketTarget
-	plugin *pluginTarget
+	// retries is a consumer of RabbitMQ that publishes again; nil: none does.
+	retries *retries
+	rocket  *rocketTarget
+	plugin  *pluginTarget
 }
 
 // landing is a message as a consumer of a broker has it. A broker does not tell
@@ -44,6 +46,7 @@ type landing struct {
 // land notes a message that a broker has.
 func (r *run) land(l landing) {
 	p := printed{Time: l.stored, Topic: l.topic, Key: l.key, Headers: l.headers, Body: l.body}
+	hop := 0
 	for _, h := range l.headers {
 		if h.Value == nil {
 			continue
@@ -55,6 +58,8 @@ func (r *run) land(l landing) {
 			p.Attempt, _ = strconv.Atoi(*h.Value) // 0 is no attempt, and found as such
 		case core.HeaderDeliverAt:
 			p.DeliverAt, _ = time.Parse(time.RFC3339, *h.Value)
+		case core.HeaderHop:
+			hop, _ = strconv.Atoi(*h.Value)
 		}
 	}
 	read := time.Now()
@@ -65,6 +70,7 @@ func (r *run) land(l landing) {
 		}
 	}
 	e := p.entry("", read)
+	e.Name = hopName(e.Name, hop)
 	if p.ID == "" || p.Attempt == 0 || p.DeliverAt.IsZero() {
 		r.find("L3", "%s arrived without the headers of delivery: %q", e.Name, fmt.Sprint(l.headers))
 	}

@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -141,6 +142,9 @@ func (q *rabbitTarget) take(channel *amqp.Channel) (bool, error) {
 	}
 	l := landing{topic: d.RoutingKey, body: string(d.Body)}
 	for name, value := range d.Headers {
+		if name == "x-delay" && q.run.retries != nil { // less than zero: it is over
+			continue
+		}
 		text, ok := value.(string)
 		if !ok {
 			q.run.find("L3", "header %s is %T", name, value)
@@ -148,11 +152,20 @@ func (q *rabbitTarget) take(channel *amqp.Channel) (bool, error) {
 		l.headers = append(l.headers, header{name, &text})
 	}
 	l.headers = sorted(l.headers)
-	sent := sending{d.MessageId, fmt.Sprint(d.Headers["delaybridge-attempt"])}
+	again := false
+	if q.run.retries != nil {
+		if again, err = q.run.retries.again(&d, l); err != nil {
+			return false, err
+		}
+	}
+	sent := sending{fmt.Sprint(d.Headers[core.HeaderID]), fmt.Sprint(d.Headers[core.HeaderAttempt])}
 	if !d.Redelivered || !q.seen[sent] {
 		q.run.land(l)
 	}
 	q.seen[sent] = true
+	if again {
+		return true, d.Nack(false, true)
+	}
 	return true, d.Ack(false)
 }
 

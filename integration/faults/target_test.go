@@ -32,6 +32,11 @@ func TestLanding(t *testing.T) {
 	if e, _ := landed(t, l); !e.Call.Equal(epoch) {
 		t.Errorf("a broker that tells no time: stored from %s on, want from when it was due", e.Call)
 	}
+	hop := "2"
+	l.headers = append(l.headers, header{"delaybridge-hop", &hop})
+	if e, _ := landed(t, l); e.Name != "m~2" || e.Content != sent.content() {
+		t.Errorf("published again: %+v", e)
+	}
 	late := time.Now().Add(time.Hour).Format(time.RFC3339)
 	l.headers[3].Value = &late
 	if e, _ := landed(t, l); len(testLaws().early(&account{arrivals: []entry{e}})) != 1 {
