@@ -116,20 +116,25 @@ type checkCall struct {
 	sink    string
 	checker Checker
 	batch   []*Message
-	places  []int // of the batch in the call of Accept
-	err     error
+	places  []int      // of the batch in the call of Accept
+	each    BatchError // for each message, if that is the answer
+	err     error      // for all
 }
 
 func (c *checkCall) run(ctx context.Context) {
-	c.err = c.checker.Check(ctx, c.batch)
-	if each, ok := c.err.(BatchError); c.err != nil && (!ok || len(each) != len(c.batch)) {
-		c.err = &uncheckedError{c.sink, c.err}
+	err := c.checker.Check(ctx, c.batch)
+	each, ok := errors.AsType[BatchError](err)
+	switch {
+	case ok && len(each) == len(c.batch):
+		c.each = each
+	case err != nil:
+		c.err = &uncheckedError{c.sink, err}
 	}
 }
 
 func (c *checkCall) verdict(n int) error {
-	if each, ok := c.err.(BatchError); ok {
-		return each[n]
+	if c.each != nil {
+		return c.each[n]
 	}
 	return c.err
 }

@@ -27,7 +27,7 @@ var errNotProtobuf = errors.New("the request is not the Protocol Buffers message
 // Unmarshal implements encoding.CodecV2. What a request to publish holds shares
 // memory that is nobody else's; of what is more than allowed it has one too many.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	ok := true
+	var ok bool
 	switch request := v.(type) {
 	case *bridgev1.PublishStreamRequest:
 		request.Reset()

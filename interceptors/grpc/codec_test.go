@@ -53,7 +53,7 @@ func testCodec() codec { return codec{encoding.GetCodecV2("proto"), 1000, 64} }
 
 // Of what is more than allowed, one too many is read, so that it is refused.
 func TestWireReadsNoMoreThanIsAllowed(t *testing.T) {
-	many := func(tag string, n int) string { return strings.Repeat(tag, n) }
+	many := strings.Repeat
 	message := func(fields string) string {
 		return "\x12" + string(protowire.AppendVarint(nil, uint64(len(fields)))) + fields
 	}

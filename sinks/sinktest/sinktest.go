@@ -17,8 +17,9 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
-// What package suite, which has the cases, calls the same; there it is explained.
 type (
+	// Kit and the others are what package suite, which has the cases, calls the same;
+	// there it is explained.
 	Kit        = suite.Kit[testing.TB]
 	Refusal    = suite.Refusal[testing.TB]
 	Faults     = suite.Faults[testing.TB]
