@@ -48,6 +48,8 @@ const (
 	heartbeatEvery = 10 * time.Second
 	retryEvery     = time.Second
 	leaveTimeout   = 3 * time.Second
+	// maxAsking bounds requests under way of one kind.
+	maxAsking = 16
 )
 
 func newMember(i *Intake, end context.CancelCauseFunc) *member {
@@ -91,27 +93,30 @@ func (m *member) run(ctx context.Context) {
 // share finds out which queues are ours, and reads these. Of a topic that can't
 // be looked up, it reads on what it has.
 func (m *member) share(ctx context.Context) error {
-	var failed error
+	found := make([]*route, len(m.settings.topics))
+	failed := askAll(len(found), func(n int) (err error) {
+		found[n], err = m.cluster.route(ctx, m.settings.topics[n])
+		return err
+	})
 	routes := make(map[string]*route)
-	for _, topic := range m.settings.topics {
-		r, err := m.cluster.route(ctx, topic)
-		if err != nil {
-			failed = err
-			continue
+	for n, topic := range m.settings.topics {
+		if found[n] != nil {
+			routes[topic] = found[n]
 		}
-		routes[topic] = r
 	}
 	if err := m.heartbeat(ctx, routes); err != nil {
 		failed = err
 	}
-	var ours []place
-	for _, topic := range m.settings.topics {
-		queues, err := m.oursOf(ctx, topic, routes[topic])
-		if err != nil {
-			failed = err
-		}
-		ours = append(ours, queues...)
+	queues := make([][]place, len(m.settings.topics))
+	err := askAll(len(queues), func(n int) (err error) {
+		topic := m.settings.topics[n]
+		queues[n], err = m.oursOf(ctx, topic, routes[topic])
+		return err
+	})
+	if err != nil {
+		failed = err
 	}
+	ours := slices.Concat(queues...)
 	if ctx.Err() == nil {
 		m.keep(ctx, ours)
 		m.begin(ctx, ours)
@@ -147,13 +152,34 @@ func (m *member) heartbeat(ctx context.Context, routes map[string]*route) error 
 	if err != nil {
 		return fmt.Errorf("encode a heartbeat: %w", err)
 	}
-	var failed error
-	for _, broker := range brokersOf(routes) {
-		if _, err := m.cluster.askBroker(ctx, broker, request{code: requestHeartbeat, body: body}); err != nil {
-			failed = fmt.Errorf("send a heartbeat to broker %s: %w", broker, err)
+	brokers := brokersOf(routes)
+	return askAll(len(brokers), func(n int) error {
+		if _, err := m.cluster.askBroker(ctx, brokers[n], request{code: requestHeartbeat, body: body}); err != nil {
+			return fmt.Errorf("send a heartbeat to broker %s: %w", brokers[n], err)
+		}
+		return nil
+	})
+}
+
+// askAll calls ask for 0 to n-1, some at once, so that one that gets no answer holds up
+// few. It returns one of their errors.
+func askAll(n int, ask func(n int) error) error {
+	var asking sync.WaitGroup
+	errs, free := make([]error, n), make(chan struct{}, maxAsking)
+	for at := range n {
+		free <- struct{}{}
+		asking.Go(func() {
+			errs[at] = ask(at)
+			<-free
+		})
+	}
+	asking.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
 		}
 	}
-	return failed
+	return nil
 }
 
 func brokersOf(routes map[string]*route) (brokers []string) {

@@ -70,8 +70,8 @@ func isReserved(name string) bool {
 // other characters than A-Z a-z 0-9 _ - | %, options it does not know, messages
 // and headers that are too large, and headers that are no properties. A
 // property has one value, which is text: valid UTF-8, not empty, without the
-// bytes 0x01 and 0x02. Binary values, repeated names, and names that RocketMQ
-// uses itself are refused. Headers that ask RocketMQ to delay pass, as they are
+// bytes 0x01 and 0x02. Binary values, a binary key without the option sharding_key,
+// repeated names, and names that RocketMQ uses itself are refused. Headers that ask RocketMQ to delay pass, as they are
 // not delivered.
 func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
 	return core.CheckEach(ctx, batch, s.check)
@@ -92,6 +92,9 @@ func (c Config) prepare(index int, m *core.Message) (*outgoing, error) {
 	}
 	if err := checkHeaders(m.Headers); err != nil {
 		return nil, err
+	}
+	if m.Options[optionShardingKey] == "" && !isText(string(m.Key)) {
+		return nil, core.Invalidf("key", "is not UTF-8 without the bytes 0x01 and 0x02, as a sharding key must be: give another as options.%s", optionShardingKey)
 	}
 	o := newOutgoing(index, m)
 	if err := c.checkSizes(o); err != nil {

@@ -27,16 +27,16 @@ func (s *Sink) Health(ctx context.Context) error {
 	if len(masters) == 0 {
 		return errNoBroker
 	}
-	return anyAlive(ctx, masters)
+	return s.anyAlive(ctx, masters)
 }
 
 // anyAlive asks all at once, so that one that hangs does not hide another.
-func anyAlive(ctx context.Context, brokers map[string]string) error {
+func (s *Sink) anyAlive(ctx context.Context, brokers map[string]string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers := make(chan error, len(brokers))
 	for _, address := range brokers {
-		go func() { answers <- alive(ctx, address) }()
+		go func() { answers <- s.alive(ctx, address) }()
 	}
 	var failed error
 	for range brokers {
@@ -50,9 +50,9 @@ func anyAlive(ctx context.Context, brokers map[string]string) error {
 }
 
 // alive is nil if the broker answers, be it with a refusal.
-func alive(ctx context.Context, broker string) error {
+func (s *Sink) alive(ctx context.Context, broker string) error {
 	empty := []byte(`{"clientID":"delaybridge-health","consumerDataSet":[],"producerDataSet":[]}`)
-	_, err := ask(ctx, broker, command{Code: requestHeartbeat, body: empty})
+	_, err := ask(ctx, broker, s.nameServers.login.sign(command{Code: requestHeartbeat, body: empty}))
 	return err
 }
 
@@ -68,5 +68,5 @@ func (s *Sink) tryBroker(name string) error {
 	if !known {
 		return errUnregistered
 	}
-	return alive(ctx, address)
+	return s.alive(ctx, address)
 }

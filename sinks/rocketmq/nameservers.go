@@ -9,7 +9,10 @@ import (
 )
 
 // nameServers are the addresses of the name servers of one cluster.
-type nameServers []string
+type nameServers struct {
+	addresses []string
+	login     login
+}
 
 // nameServerTimeout is how long one of several name servers may take.
 const nameServerTimeout = time.Second
@@ -17,9 +20,9 @@ const nameServerTimeout = time.Second
 // ask returns the reply of the first name server that gives one.
 func (n nameServers) ask(ctx context.Context, request command) (command, error) {
 	var failed error
-	for _, address := range n {
+	for _, address := range n.addresses {
 		one, cancel := context.WithTimeout(ctx, nameServerTimeout)
-		reply, err := ask(one, address, request)
+		reply, err := ask(one, address, n.login.sign(request))
 		cancel()
 		if err == nil {
 			return reply, nil

@@ -1,6 +1,7 @@
 package rocketmq
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -101,17 +102,8 @@ func (o *outgoing) append(batch []byte) []byte {
 	return append(batch, o.properties...)
 }
 
-// shardingKey is the option or else the message's key, where it is text. A
-// binary key chooses the queue all the same, but can't be passed on.
-func shardingKey(m *core.Message) string {
-	if key := m.Options[optionShardingKey]; key != "" {
-		return key
-	}
-	if key := string(m.Key); isText(key) {
-		return key
-	}
-	return ""
-}
+// shardingKey is the option or else the message's key.
+func shardingKey(m *core.Message) string { return cmp.Or(m.Options[optionShardingKey], string(m.Key)) }
 
 // queueKey is what chooses the queue; ok is false if any will do.
 func queueKey(m *core.Message) (key string, ok bool) {

@@ -2,10 +2,14 @@ package rocketmq
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha1"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,7 +32,7 @@ func TestMastersReadsWhatIsNotQuiteJSON(t *testing.T) {
 				reply(conn, request, codeSuccess, "", []byte(test.body))
 				return true
 			})
-			got, err := nameServers{s.address()}.masters(t.Context())
+			got, err := nameServers{addresses: []string{s.address()}}.masters(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,13 +66,49 @@ func TestNameServersAskTheNext(t *testing.T) {
 	c := newCluster(t, "a")
 	gone := serve(t, "127.0.0.1:0", nil)
 	gone.stop()
-	known, err := nameServers{gone.address(), c.names.address()}.hasRoute(t.Context(), "T")
+	known, err := nameServers{addresses: []string{gone.address(), c.names.address()}}.hasRoute(t.Context(), "T")
 	if err != nil || !known {
 		t.Errorf("got %v, %v", known, err)
 	}
-	_, err = nameServers{gone.address()}.hasRoute(t.Context(), "T")
+	_, err = nameServers{addresses: []string{gone.address()}}.hasRoute(t.Context(), "T")
 	if _, ok := errors.AsType[*net.OpError](err); !ok {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What goes past the client library is signed, too: routes, the list of brokers, and
+// signs of life.
+func TestRequestsAreSigned(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[int]map[string]string{}
+	var address string
+	s := serve(t, "127.0.0.1:0", func(conn net.Conn, request command) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[request.Code] = request.ExtFields
+		reply(conn, request, codeSuccess, "", []byte(`{"brokerAddrTable":{"b":{"brokerAddrs":{0:"`+address+`"}}}}`))
+		return true
+	})
+	mu.Lock()
+	address = s.address()
+	mu.Unlock()
+	sink := newSink(Config{NameServers: []string{s.address()}, AccessKey: "user", SecretKey: "secret", SecurityToken: "t"}.withDefaults())
+	defer sink.Close()
+	if _, err := sink.nameServers.hasRoute(t.Context(), "T"); err != nil {
+		t.Error(err)
+	}
+	if err := sink.Health(t.Context()); err != nil {
+		t.Error(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for code, text := range map[int]string{requestRoute: "usertT", requestCluster: "usert",
+		requestHeartbeat: `usert{"clientID":"delaybridge-health","consumerDataSet":[],"producerDataSet":[]}`} {
+		mac := hmac.New(sha1.New, []byte("secret"))
+		mac.Write([]byte(text))
+		if got, want := asked[code]["Signature"], base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want || asked[code]["AccessKey"] != "user" {
+			t.Errorf("request %d has %q, want the signature %s", code, asked[code], want)
+		}
 	}
 }
 

@@ -7,7 +7,7 @@
 // they take turns. Headers become user properties, which have no order; the ID
 // is the first of the message's KEYS, and the option "keys" adds more. The
 // option "tags" sets the tag. The sharding key is the option "sharding_key" or
-// else the message's key. See Sink.Check for what RocketMQ can't carry.
+// else the message's key, which must be text then. See Sink.Check for what RocketMQ can't carry.
 //
 // Properties by which RocketMQ itself would delay the message (DELAY, TIMER_...)
 // are not sent: it is due already.
@@ -73,7 +73,7 @@ type Sink struct {
 const maxLeft = 8
 
 func newSink(c Config) *Sink {
-	s := &Sink{config: c, nameServers: c.NameServers, routes: newRoutes(), workers: make(chan struct{}, c.Workers), parcels: newParcels(),
+	s := &Sink{config: c, nameServers: nameServers{c.NameServers, c.login()}, routes: newRoutes(), workers: make(chan struct{}, c.Workers), parcels: newParcels(),
 		closeTimeout: closeTimeout}
 	s.brokers = newBrokers(s.tryBroker)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
