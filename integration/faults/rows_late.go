@@ -18,8 +18,8 @@ func lateRows() []*row {
 		perFault: 200, drainIn: 20 * time.Second, needs: map[string]int{"own came late": 2, "release came late": 1, "beat came late": 2, "renew came late": 2, "restarted": 4}}
 	dead := &row{number: 54, name: "late redrives and discards", fault: "dead letters are redriven and discarded, and those calls, accepts too, come to Redis 0.1 to 10 s late and out of order; producers repeat what is unknown, ask for the other, or leave it",
 		expected: "what was answered as unknown has no effect after that; what was discarded never arrives", level: "fsync", bridges: 3, set: redisBehindLateProxy, sink: sinkThatRefuses, shape: (*run).revive, nemesis: (*run).lateRevivals, verify: (*run).countRevived,
-		needs: map[string]int{"redrive came late": 3, "discard came late": 3, "redriven": 100, "discarded": 100, "unknown": 20, "dead": 10,
-			"redriven and delivered": 30, "died again": 20, "redriven by a generated id": 20, "discarded by a generated id": 20, "accepted again": 10, "left alone": 3}}
+		needs: map[string]int{"redrive came late": 3, "discard came late": 3, "redriven": 50, "discarded": 50, "unknown": 20, "dead": 10,
+			"redriven and delivered": 20, "died again": 10, "redriven by a generated id": 10, "discarded by a generated id": 10, "accepted again": 5, "left alone": 1}}
 	for _, w := range []*row{requests, ownership, dead} {
 		w.voidLate = true
 	}
