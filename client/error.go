@@ -78,7 +78,7 @@ func (e *Error) Is(target error) bool {
 	case ErrUnknown:
 		return e.Unknown
 	case ErrUnavailable:
-		return !e.Unknown && e.oneOf(codeUnavailable, "store_full", "internal", "request_timeout", "too_many_requests")
+		return !e.Unknown && e.oneOf(codeUnavailable, "busy", "store_full", "internal", "request_timeout", "too_many_requests")
 	case ErrInvalid:
 		return e.oneOf(codeInvalid, "malformed", codeTooLarge, "headers_too_large", "bad_cursor")
 	case ErrConflict:

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -28,15 +29,15 @@ import (
 const room = 256 << 20
 
 // confined is an instance that the system ends if it takes more memory than that,
-// and the address of its gRPC listener.
-func confined(t *testing.T, more string) (i *instance, grpcAddr string) {
+// and the address of its gRPC listener; with settings for both listeners.
+func confined(t *testing.T, listeners string) (i *instance, grpcAddr string) {
 	t.Helper()
 	redis := servers.Redis(t, servers.RedisOptions{})
-	i = serve(t, fmt.Sprintf(`store: {redis: {url: "%s"}}
-http: {listen: "127.0.0.1:0"}
-grpc: {listen: "127.0.0.1:0"}
+	i = serve(t, fmt.Sprintf(`store: {redis: {url: "%[1]s"}}
+http: {listen: "127.0.0.1:0", %[2]s}
+grpc: {listen: "127.0.0.1:0", %[2]s}
 sinks: {orders: {type: console, config: {format: json}}}
-%s`, redis.URL(), more), output(t))
+`, redis.URL(), listeners), output(t))
 	var pages uint64
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", i.cmd.Process.Pid))
 	if err != nil {
@@ -82,7 +83,7 @@ func dialRaw(t *testing.T, addr string) *grpc.ClientConn {
 // than a request may.
 func TestRequestsOfManyParts(t *testing.T) {
 	t.Parallel()
-	i, addr := confined(t, "")
+	i, addr := confined(t, "max_connections: 300")
 	conn := dialRaw(t, addr)
 	const most = 4<<20 - 64
 	field := func(tag byte, text string) string {
@@ -125,4 +126,67 @@ func TestRequestsOfManyParts(t *testing.T) {
 	}
 	group.Wait()
 	i.works()
+}
+
+// TestRequestsThatDoNotEnd: nor do requests, however many, that are begun and not
+// ended; and health is told meanwhile.
+func TestRequestsThatDoNotEnd(t *testing.T) {
+	t.Parallel()
+	i, addr := confined(t, "max_unanswered: 16MiB, max_connections: 300")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const size = 4<<20 - 1000
+	var group sync.WaitGroup
+	begin := func(transport *http.Transport, url, kind, head string) {
+		body, to := io.Pipe()
+		r, err := http.NewRequestWithContext(ctx, "POST", url, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", kind)
+		group.Go(func() {
+			defer to.Close()
+			if _, err := io.WriteString(to, head); err == nil {
+				_, err = io.CopyN(to, spaces{}, size)
+				if err == nil {
+					<-ctx.Done()
+				}
+			}
+		})
+		group.Go(func() {
+			if answer, err := transport.RoundTrip(r); err == nil {
+				answer.Body.Close()
+			}
+			body.CloseWithError(io.ErrClosedPipe)
+		})
+	}
+	for range 100 {
+		plain := &http.Transport{}
+		defer plain.CloseIdleConnections()
+		begin(plain, i.url+"/v1/messages/batch", "application/x-ndjson", "")
+	}
+	for range 20 {
+		h2 := &http.Transport{Protocols: new(http.Protocols)}
+		h2.Protocols.SetUnencryptedHTTP2(true)
+		defer h2.CloseIdleConnections()
+		for range 10 {
+			begin(h2, "http://"+addr+"/delaybridge.v1.BridgeService/PublishStream", "application/grpc", "\x00\x00\x3f\xff\xff")
+		}
+	}
+	var ready struct{ Ready bool }
+	for range 20 {
+		eventually(t, answersIn, "health is told", func() bool { return i.get("/readyz", &ready) == nil && ready.Ready })
+	}
+	cancel()
+	group.Wait()
+	i.works()
+}
+
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for n := range p {
+		p[n] = ' '
+	}
+	return len(p), nil
 }

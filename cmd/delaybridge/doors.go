@@ -83,6 +83,7 @@ func httpConfig(c *config.Config, log *slog.Logger) httpdoor.Config {
 	return httpdoor.Config{
 		Listen: h.Listen, Insecure: h.Insecure, Tokens: h.Tokens, TLSCert: h.TLSCert, TLSKey: h.TLSKey,
 		Dialects: h.Dialects, MaxBatch: c.Limits.MaxBatch, MaxBatchBytes: int64(c.Limits.MaxBatchBytes),
+		MaxConnections: h.MaxConnections, MaxUnansweredBytes: int64(h.MaxUnanswered),
 		ReadHeaderTimeout: h.ReadHeaderTimeout, ReadTimeout: h.ReadTimeout, WriteTimeout: h.WriteTimeout,
 		IdleTimeout: h.IdleTimeout, StopTimeout: h.StopTimeout, Log: log,
 	}
@@ -95,6 +96,7 @@ func grpcConfig(c *config.Config, log *slog.Logger) grpcdoor.Config {
 		Listen: g.Listen, Insecure: g.Insecure, Tokens: g.Tokens, TLSCert: g.TLSCert, TLSKey: g.TLSKey,
 		Reflection: g.Reflection, MaxBatch: c.Limits.MaxBatch, MaxBatchBytes: c.Limits.MaxBatchBytes,
 		MaxMetadataBytes: g.MaxMetadataBytes, MaxStreams: g.MaxStreams,
+		MaxConnections: g.MaxConnections, MaxUnansweredBytes: int64(g.MaxUnanswered),
 		KeepaliveMin: g.KeepaliveMin, ConnectionAge: g.ConnectionAge, StopTimeout: g.StopTimeout, Log: log,
 	}
 }

@@ -28,6 +28,7 @@ const (
 	Internal     = "internal"        // a fault of the bridge
 	NotSupported = "not_supported"   // by the store
 	Unavailable  = "unavailable"
+	Busy         = "busy" // more connections, or bytes of requests, than are allowed
 	Full         = "store_full"
 	Unknown      = "outcome_unknown"
 )
@@ -77,7 +78,7 @@ func invalidCode(e *core.InvalidError) string {
 // zero if that would not help.
 func RetryAfter(code string) time.Duration {
 	switch code {
-	case Unavailable, Unknown, TooMany:
+	case Unavailable, Unknown, TooMany, Busy:
 		return time.Second
 	case Full:
 		return 5 * time.Second

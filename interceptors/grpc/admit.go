@@ -28,8 +28,11 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 		return nil, statusOf(failure.Failure{Code: failure.Headers,
 			Detail: fmt.Sprintf("the metadata is larger than %d bytes", s.config.MaxMetadataBytes)}, nothingDone)
 	}
-	if s.tokens.None() || open(call.FullMethodName) || s.hasToken(call) {
+	if open(call.FullMethodName) {
 		return ctx, nil
+	}
+	if s.tokens.None() || s.hasToken(call) {
+		return ctx, s.busy(ctx)
 	}
 	if s.flood.Spend(remoteOf(ctx), time.Now()) {
 		return nil, statusOf(failure.Failure{Code: failure.Unauthorized,
@@ -37,6 +40,21 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 	}
 	return nil, statusOf(failure.Failure{Code: failure.TooMany,
 		Detail: "too many calls without a good token from this address"}, nothingDone)
+}
+
+// busy tells why no more is taken at present; nil: it is.
+func (s *Server) busy(ctx context.Context) error {
+	detail := "there are as many connections as are allowed"
+	if p, ok := peer.FromContext(ctx); ok {
+		info, _ := p.AuthInfo.(peerInfo)
+		if info.conn == nil || info.conn.Admitted() {
+			detail = "the requests that are not answered are as large together as they may be"
+			if !s.traffic.budget.Spent() {
+				return nil
+			}
+		}
+	}
+	return statusOf(failure.Failure{Code: failure.Busy, Detail: detail}, nothingDone)
 }
 
 // open tells which methods need no token.

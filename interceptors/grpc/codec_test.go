@@ -53,7 +53,6 @@ func testCodec() codec { return codec{encoding.GetCodecV2("proto"), 1000, 64} }
 
 // Of what is more than allowed, one too many is read, so that it is refused.
 func TestWireReadsNoMoreThanIsAllowed(t *testing.T) {
-	many := strings.Repeat
 	message := func(fields string) string {
 		return "\x12" + string(protowire.AppendVarint(nil, uint64(len(fields)))) + fields
 	}
@@ -62,7 +61,7 @@ func TestWireReadsNoMoreThanIsAllowed(t *testing.T) {
 		options += "\x3a\x04\x0a\x02" + string(rune('a'+n%16)) + string(rune('a'+n/16%26))
 	}
 	request := new(bridgev1.PublishStreamRequest)
-	text := message(many("\x2a\x00", 5000)) + message(options) + many("\x12\x00", 5000)
+	text := message(strings.Repeat("\x2a\x00", 5000)) + message(options) + strings.Repeat("\x12\x00", 5000)
 	if err := testCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(text)}, request); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +75,7 @@ func TestWireReadsNoMoreThanIsAllowed(t *testing.T) {
 		t.Errorf("%d options", n)
 	}
 	publish := new(bridgev1.PublishRequest)
-	if err := testCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(many("\x0a\x00", 5000))}, publish); err != nil || len(publish.Messages) != 1001 {
+	if err := testCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(strings.Repeat("\x0a\x00", 5000))}, publish); err != nil || len(publish.Messages) != 1001 {
 		t.Errorf("%d messages, %v", len(publish.Messages), err)
 	}
 }

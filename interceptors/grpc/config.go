@@ -32,6 +32,14 @@ type Config struct {
 	MaxBatchBytes    int
 	MaxMetadataBytes int // of one call: names, values and 32 for each; 8 KiB
 	MaxStreams       int // calls under way on one connection; 100
+	// MaxConnections is how many are open at once; 1024. A few more are taken, for
+	// health checks.
+	MaxConnections int
+	// MaxUnansweredBytes bounds the requests of all calls together, from when they
+	// arrive until they are answered; 128 MiB. A compressed one counts as
+	// MaxBatchBytes. In memory they take about four times that at most. It is never
+	// less than one request needs.
+	MaxUnansweredBytes int64
 
 	// KeepaliveMin is how often a client may ping. One that does more often is
 	// cut off; 10 s.
@@ -52,6 +60,8 @@ const (
 	defaultMaxBatchBytes    = 4 << 20
 	defaultMaxMetadataBytes = 8 << 10
 	defaultMaxStreams       = 100
+	defaultConnections      = 1024
+	defaultUnanswered       = 128 << 20
 	envelopeBytes           = 64 << 10 // of a message beyond its body and headers
 	maxConnectionAge        = 100 * 365 * 24 * time.Hour
 )
@@ -66,6 +76,10 @@ func (c Config) withDefaults(limits core.Limits) Config {
 	}
 	c.MaxMetadataBytes = cmp.Or(c.MaxMetadataBytes, defaultMaxMetadataBytes)
 	c.MaxStreams = cmp.Or(c.MaxStreams, defaultMaxStreams)
+	c.MaxConnections = cmp.Or(c.MaxConnections, defaultConnections)
+	if c.MaxUnansweredBytes = cmp.Or(c.MaxUnansweredBytes, defaultUnanswered); c.MaxUnansweredBytes > 0 {
+		c.MaxUnansweredBytes = max(c.MaxUnansweredBytes, int64(c.MaxBatchBytes))
+	}
 	c.KeepaliveMin = cmp.Or(c.KeepaliveMin, 10*time.Second)
 	c.ConnectionAge = cmp.Or(c.ConnectionAge, 30*time.Minute)
 	c.StopTimeout = cmp.Or(c.StopTimeout, 10*time.Second)
@@ -80,6 +94,7 @@ func (c Config) check() error {
 	}{
 		{"max_batch", int64(c.MaxBatch), math.MaxInt32}, {"max_batch_bytes", int64(c.MaxBatchBytes), math.MaxInt32},
 		{"max_metadata", int64(c.MaxMetadataBytes), 1 << 20}, {"max_streams", int64(c.MaxStreams), math.MaxInt32},
+		{"max_connections", int64(c.MaxConnections), math.MaxInt32}, {"max_unanswered", c.MaxUnansweredBytes, math.MaxInt64},
 		{"keepalive_min", int64(c.KeepaliveMin), math.MaxInt64}, {"stop_timeout", int64(c.StopTimeout), math.MaxInt64},
 		{"connection_age", int64(c.ConnectionAge), int64(maxConnectionAge)},
 	} {

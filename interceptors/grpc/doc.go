@@ -18,7 +18,7 @@
 //	NOT_FOUND            not_found
 //	ALREADY_EXISTS       conflict
 //	FAILED_PRECONDITION  too_late, ambiguous
-//	RESOURCE_EXHAUSTED   too_large, headers_too_large, store_full, too_many_requests
+//	RESOURCE_EXHAUSTED   too_large, headers_too_large, store_full, too_many_requests, busy
 //	UNIMPLEMENTED        not_supported
 //	UNAVAILABLE          unavailable, also at shutdown
 //	DEADLINE_EXCEEDED    request_timeout

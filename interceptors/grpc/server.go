@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
 	"google.golang.org/grpc/encoding/proto"
@@ -27,6 +28,7 @@ type Server struct {
 	tokens   access.Tokens
 	flood    access.Flood
 	bridge   *bridge
+	traffic  *traffic
 	tls      bool
 	server   *grpc.Server
 	listener net.Listener
@@ -49,7 +51,7 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	if err != nil {
 		return nil, core.Invalidf("tls_cert", "%s", err)
 	}
-	s := &Server{config: config, tls: tlsConfig != nil, bridge: newBridge(config, in)}
+	s := &Server{config: config, tls: tlsConfig != nil, bridge: newBridge(config, in), traffic: newTraffic(config)}
 	s.tokens.Set(hashes)
 	s.server = grpc.NewServer(s.options(tlsConfig)...)
 	bridgev1.RegisterBridgeServiceServer(s.server, s.bridge)
@@ -77,7 +79,12 @@ const (
 
 func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 	c := s.config
-	options := []grpc.ServerOption{
+	creds := insecure.NewCredentials()
+	if tlsConfig != nil {
+		creds = credentials.NewTLS(tlsConfig)
+	}
+	return []grpc.ServerOption{
+		grpc.Creds(metered{creds, s.traffic}),
 		grpc.InTapHandle(s.admit),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name), c.MaxBatch, s.bridge.in.Limits().MaxGiven()}),
 		grpc.ChainUnaryInterceptor(s.surviveUnary),
@@ -96,10 +103,6 @@ func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 		}),
 		grpc.WaitForHandlers(true),
 	}
-	if tlsConfig != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(tlsConfig)))
-	}
-	return options
 }
 
 // SetTokens exchanges the tokens, in the form of Config.Tokens. Calls that
@@ -123,7 +126,7 @@ func (s *Server) Listen() (net.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 	}
-	s.listener = listener
+	s.listener = access.Limit(listener, s.config.MaxConnections, s.config.Log)
 	if !access.Loopback(s.config.Listen) && !s.tls {
 		s.config.Log.Warn("gRPC is open to the network without TLS: tokens and messages can be read on the way", "listen", s.config.Listen)
 	}

@@ -55,7 +55,7 @@ func codeOf(code string) codes.Code {
 		return codes.AlreadyExists
 	case failure.TooLate, failure.Ambiguous:
 		return codes.FailedPrecondition
-	case failure.TooLarge, failure.Headers, failure.Full, failure.TooMany:
+	case failure.TooLarge, failure.Headers, failure.Full, failure.TooMany, failure.Busy:
 		return codes.ResourceExhausted
 	case failure.NotSupported:
 		return codes.Unimplemented

@@ -51,6 +51,9 @@ func read(w http.ResponseWriter, r *http.Request, buffer *bytes.Buffer, limit in
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(limit)
 	}
+	if errors.Is(err, errSpent) {
+		return busy(r, "the requests that are not answered are as large together as they may be")
+	}
 	p := newProblem(codeMalformed, "the body ended early")
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		p = newProblem(codeTimeout, "the body did not arrive in time")

@@ -31,6 +31,13 @@ type Config struct {
 	MaxRequestBytes int64
 	MaxBatchBytes   int64 // of one batch; 4 MiB
 	MaxBatch        int   // messages in one batch; 500
+	// MaxConnections is how many are open at once; 2048. A few more are taken, for
+	// /livez and /readyz.
+	MaxConnections int
+	// MaxUnansweredBytes bounds the bodies of all requests together, from when they
+	// arrive until the request is answered; 128 MiB. In memory they take about three
+	// times that at most. It is never less than one request needs.
+	MaxUnansweredBytes int64
 
 	ReadHeaderTimeout time.Duration // 5 s
 	ReadTimeout       time.Duration // of a whole request; 30 s
@@ -54,6 +61,8 @@ const (
 	defaultListen        = "127.0.0.1:7420"
 	defaultMaxBatch      = 500
 	defaultMaxBatchBytes = 4 << 20
+	defaultConnections   = 2048
+	defaultUnanswered    = 128 << 20
 	envelopeBytes        = 64 << 10 // of a message's JSON beyond its body
 )
 
@@ -63,6 +72,10 @@ func (c Config) withDefaults(limits core.Limits) Config {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, int64(limits.MaxBody)*14/10+envelopeBytes)
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
 	c.MaxBatch = cmp.Or(c.MaxBatch, defaultMaxBatch)
+	c.MaxConnections = cmp.Or(c.MaxConnections, defaultConnections)
+	if c.MaxUnansweredBytes = cmp.Or(c.MaxUnansweredBytes, defaultUnanswered); c.MaxUnansweredBytes > 0 {
+		c.MaxUnansweredBytes = max(c.MaxUnansweredBytes, c.MaxRequestBytes, c.MaxBatchBytes)
+	}
 	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, 5*time.Second)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 30*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, time.Minute)
@@ -78,6 +91,7 @@ func (c Config) check() error {
 		value int64
 	}{
 		{"max_request_bytes", c.MaxRequestBytes}, {"max_batch_bytes", c.MaxBatchBytes}, {"max_batch", int64(c.MaxBatch)},
+		{"max_connections", int64(c.MaxConnections)}, {"max_unanswered", c.MaxUnansweredBytes},
 		{"read_header_timeout", int64(c.ReadHeaderTimeout)}, {"read_timeout", int64(c.ReadTimeout)},
 		{"write_timeout", int64(c.WriteTimeout)}, {"idle_timeout", int64(c.IdleTimeout)}, {"stop_timeout", int64(c.StopTimeout)},
 	} {

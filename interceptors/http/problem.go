@@ -56,6 +56,7 @@ const (
 	codeInternal     = failure.Internal
 	codeNotSupported = failure.NotSupported
 	codeUnavailable  = failure.Unavailable
+	codeBusy         = failure.Busy
 	codeFull         = failure.Full
 	codeUnknown      = failure.Unknown
 )
@@ -88,6 +89,7 @@ var codes = map[string]code{
 	codeInternal:     {500, "The bridge failed", "This is a fault of the bridge; its log tells more. If \"stored\" is \"unknown\", sending the same again with the same id is safe."},
 	codeNotSupported: {501, "The store can't do this", "The configured store can't list or count what it holds."},
 	codeUnavailable:  {503, "The store is unavailable", "Nothing was stored or changed. Send it again later."},
+	codeBusy:         {503, "The bridge is busy", "There are as many connections, or bytes of requests that are not answered, as http.max_connections and http.max_unanswered allow. Nothing was stored or changed. Send it again later."},
 	codeFull:         {503, "The store is full", "Nothing was stored. Send it again when messages have left, or give the store more room."},
 	codeUnknown:      {503, "The outcome is unknown", "The store did not answer in time: the message may or may not be stored, or changed. Sending the same again with the same id, which the answer tells, is safe."},
 }
@@ -111,7 +113,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	case codeMethod:
 		header.Set("Allow", p.allow)
 	}
-	if p.close || p.Code == codeTooMany {
+	if p.close || p.Code == codeTooMany || p.Code == codeBusy {
 		header["Connection"] = headerClose
 	}
 	s.write(w, p.Status, append(p.encode(), '\n'))

@@ -72,10 +72,20 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		header["Connection"] = headerClose
 	}
+	if isSpare(r) { // is free again for the next who asks for health
+		header["Connection"] = headerClose
+		if !open(r.URL.Path) {
+			s.refuse(w, busy(r, "there are as many connections as are allowed"))
+			return
+		}
+	}
 	if err := s.admit(r); err != nil {
 		s.refuse(w, err)
 		return
 	}
+	body := &countedBody{ReadCloser: r.Body, budget: s.unanswered}
+	defer body.answered()
+	r.Body = body
 	s.mux.ServeHTTP(w, r)
 }
 

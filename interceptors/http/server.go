@@ -21,6 +21,7 @@ type Server struct {
 	tokens      access.Tokens
 	flood       access.Flood
 	readiness   access.Readiness
+	unanswered  *access.Budget
 	buffers     buffers
 	crossOrigin *http.CrossOriginProtection
 	mux         *http.ServeMux
@@ -48,11 +49,13 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, dialects: dialects, in: in, crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{config: config, dialects: dialects, in: in, crossOrigin: http.NewCrossOriginProtection(),
+		unanswered: access.NewBudget(config.MaxUnansweredBytes)}
 	s.tokens.Set(hashes)
 	s.mux = s.routes()
 	s.server = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
+		ConnContext:       withConn,
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: config.ReadHeaderTimeout,
 		ReadTimeout:       config.ReadTimeout,
@@ -89,7 +92,7 @@ func (s *Server) Listen() (net.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 	}
-	s.listener = listener
+	s.listener = access.Limit(listener, s.config.MaxConnections, s.config.Log)
 	if !s.config.loopback() && s.server.TLSConfig == nil {
 		s.config.Log.Warn("HTTP is open to the network without TLS: tokens and messages can be read on the way", "listen", s.config.Listen)
 	}

@@ -78,6 +78,8 @@ type HTTP struct {
 	Insecure          bool
 	TLSCert, TLSKey   string
 	Dialects          []string
+	MaxConnections    int
+	MaxUnanswered     int // bytes
 	ReadHeaderTimeout time.Duration
 	ReadTimeout       time.Duration
 	WriteTimeout      time.Duration
@@ -94,6 +96,8 @@ type GRPC struct {
 	Reflection       bool
 	MaxMetadataBytes int
 	MaxStreams       int
+	MaxConnections   int
+	MaxUnanswered    int // bytes
 	KeepaliveMin     time.Duration
 	ConnectionAge    time.Duration
 	StopTimeout      time.Duration

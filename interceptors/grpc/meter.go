@@ -1,0 +1,239 @@
+package grpcdoor
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/delaybridge/delaybridge/interceptors/access"
+)
+
+// The library reads a request whole before it asks anybody, so what the requests of
+// all calls take together is counted where they arrive: on the connection, behind
+// TLS. A request counts from its first byte until it is answered.
+
+const (
+	// perMessage is what a request counts for beside its bytes.
+	perMessage = 64
+	// leastHeld is what a connection may hold whatever the others do.
+	leastHeld = 64 << 10
+	// patience is how long a connection waits before those are ended whose requests
+	// are not whole.
+	patience  = 2 * time.Second
+	lookAgain = 10 * time.Millisecond
+)
+
+// traffic is what all connections hold together.
+type traffic struct {
+	budget     *access.Budget
+	compressed int // bytes that a compressed request counts for
+
+	mu   sync.Mutex
+	open map[*meter]struct{}
+}
+
+func newTraffic(config Config) *traffic {
+	return &traffic{budget: access.NewBudget(config.MaxUnansweredBytes), compressed: config.MaxBatchBytes, open: make(map[*meter]struct{})}
+}
+
+// makeRoom ends the connection that holds most of what is not whole: it may never be.
+// What is whole is answered soon, so nobody is ended for that.
+func (t *traffic) makeRoom() {
+	var largest *meter
+	most := int64(leastHeld)
+	t.mu.Lock()
+	for m := range t.open {
+		if coming := m.coming.Load(); coming >= most {
+			largest, most = m, coming
+		}
+	}
+	t.mu.Unlock()
+	if largest != nil {
+		largest.Close()
+	}
+}
+
+// meter is a connection that counts what it holds.
+type meter struct {
+	net.Conn
+	traffic *traffic
+	held    atomic.Int64 // bytes of requests
+	coming  atomic.Int64 // of these, of requests that are not whole
+
+	mu     sync.Mutex
+	in     frames
+	out    frames
+	calls  map[uint32]*call
+	closed bool
+}
+
+// call is a stream of HTTP/2.
+type call struct {
+	in, out messages
+	coming  int   // what the request counts for that is not whole yet
+	waiting []int // the same of those that are whole and have no answer
+}
+
+func newMeter(conn net.Conn, t *traffic) *meter {
+	m := &meter{Conn: conn, traffic: t, in: frames{skip: prefaceLen}, calls: make(map[uint32]*call)}
+	t.mu.Lock()
+	t.open[m] = struct{}{}
+	t.mu.Unlock()
+	return m
+}
+
+// Read implements net.Conn. Where all hold too much together, it does not read on, so
+// that the client has to wait, until others have been answered or are ended.
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.Conn.Read(p)
+	m.received(p[:n])
+	for until := time.Now().Add(patience); m.isTooMuch(); time.Sleep(lookAgain) {
+		if time.Now().After(until) {
+			until = time.Now().Add(lookAgain)
+			m.traffic.makeRoom()
+		}
+	}
+	return n, err
+}
+
+func (m *meter) isTooMuch() bool {
+	return m.traffic.budget.Spent() && m.held.Load() >= leastHeld
+}
+
+func (m *meter) received(p []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(p) > 0 {
+		rest, began, data := m.in.step(p)
+		p = rest
+		id := m.in.stream()
+		switch {
+		case began && m.in.kind() == frameHeaders && m.calls[id] == nil && !m.closed:
+			m.calls[id] = new(call)
+		case began && m.in.kind() == frameReset:
+			m.end(id)
+		case len(data) > 0 && m.calls[id] != nil:
+			m.asked(m.calls[id], data)
+		}
+	}
+}
+
+// asked counts a piece of the requests of a call.
+func (m *meter) asked(c *call, p []byte) {
+	for len(p) > 0 {
+		rest, began, ended, n := c.in.step(p)
+		p = rest
+		if began {
+			n += perMessage
+			if c.in.compressed() {
+				n += m.traffic.compressed
+			}
+		}
+		c.coming += n
+		m.coming.Add(int64(n))
+		m.count(n)
+		if ended {
+			m.coming.Add(-int64(c.coming))
+			c.waiting = append(c.waiting, c.coming)
+			c.coming = 0
+		}
+	}
+}
+
+// Write implements net.Conn.
+func (m *meter) Write(p []byte) (int, error) {
+	m.sent(p)
+	return m.Conn.Write(p)
+}
+
+func (m *meter) sent(p []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(p) > 0 {
+		rest, began, data := m.out.step(p)
+		p = rest
+		id := m.out.stream()
+		switch {
+		case began && (m.out.kind() == frameReset || m.out.kind() == frameHeaders && m.out.ends()):
+			m.end(id)
+		case len(data) > 0 && m.calls[id] != nil:
+			m.answered(m.calls[id], data)
+		}
+	}
+}
+
+// answered takes off a request for each answer.
+func (m *meter) answered(c *call, p []byte) {
+	for len(p) > 0 {
+		rest, _, ended, _ := c.out.step(p)
+		p = rest
+		if ended && len(c.waiting) > 0 {
+			m.count(-c.waiting[0])
+			c.waiting = c.waiting[1:]
+		}
+	}
+}
+
+// end takes off all that a call holds.
+func (m *meter) end(id uint32) {
+	c := m.calls[id]
+	if c == nil {
+		return
+	}
+	m.coming.Add(-int64(c.coming))
+	n := c.coming
+	for _, one := range c.waiting {
+		n += one
+	}
+	m.count(-n)
+	delete(m.calls, id)
+}
+
+func (m *meter) count(n int) {
+	m.held.Add(int64(n))
+	m.traffic.budget.Take(n)
+}
+
+// Close implements net.Conn.
+func (m *meter) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	for id := range m.calls {
+		m.end(id)
+	}
+	m.mu.Unlock()
+	m.traffic.mu.Lock()
+	delete(m.traffic.open, m)
+	m.traffic.mu.Unlock()
+	return m.Conn.Close()
+}
+
+// metered are the credentials of a server whose connections are counted. The
+// library asks credentials for the connection to read from.
+type metered struct {
+	credentials.TransportCredentials
+	traffic *traffic
+}
+
+// peerInfo is what a call knows of its connection.
+type peerInfo struct {
+	credentials.AuthInfo
+	conn *access.Conn // nil: not counted
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (m metered) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := m.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return newMeter(conn, m.traffic), peerInfo{info, access.ConnOf(raw)}, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (m metered) Clone() credentials.TransportCredentials {
+	return metered{m.TransportCredentials.Clone(), m.traffic}
+}
