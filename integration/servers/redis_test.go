@@ -83,6 +83,7 @@ func TestSharedRedisIsEmptiedForEachTest(t *testing.T) {
 
 func TestMissingProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv("REDIS", "") // that of PATH
 	for _, required := range []string{"", "1"} {
 		t.Setenv("CI", "")
 		t.Setenv("DELAYBRIDGE_REQUIRE_SERVERS", required)

@@ -305,6 +305,9 @@ func TestUncleanElection(t *testing.T) {
 	if report := door.Report(); report.Duplicates != 0 {
 		t.Errorf("%+v", report)
 	}
+	if t.Failed() {
+		t.Logf("parked: %v", seen)
+	}
 }
 
 // createOn makes a topic with one partition that these brokers have.

@@ -144,9 +144,10 @@ func (r *rig) produce(topic string, partition int, records ...kafka.Record) {
 
 func (r *rig) produceBatch(topic string, partition int, compression kafka.Compression, records ...kafka.Record) {
 	r.t.Helper()
+	again := r.repeatable(records)
 	for tries := 0; ; tries++ {
 		answer, err := r.client.Produce(context.Background(), &kafka.ProduceRequest{Topic: topic, Partition: partition,
-			RequiredAcks: kafka.RequireAll, Compression: compression, Records: kafka.NewRecordReader(records...)})
+			RequiredAcks: kafka.RequireAll, Compression: compression, Records: kafka.NewRecordReader(again()...)})
 		if err == nil {
 			err = answer.Error
 		}
@@ -157,6 +158,30 @@ func (r *rig) produceBatch(topic string, partition int, compression kafka.Compre
 			r.t.Fatalf("produce: %v", err)
 		}
 		time.Sleep(100 * time.Millisecond) // the test's client may not know the topic yet
+	}
+}
+
+// repeatable returns records that can be sent more than once: a try reads keys and
+// values to their ends.
+func (r *rig) repeatable(records []kafka.Record) func() []kafka.Record {
+	r.t.Helper()
+	read := func(b kafka.Bytes) func() kafka.Bytes {
+		data, err := kafka.ReadAll(b)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return func() kafka.Bytes { return kafka.NewBytes(data) }
+	}
+	keys, values := make([]func() kafka.Bytes, len(records)), make([]func() kafka.Bytes, len(records))
+	for n, record := range records {
+		keys[n], values[n] = read(record.Key), read(record.Value)
+	}
+	return func() []kafka.Record {
+		all := slices.Clone(records)
+		for n := range all {
+			all[n].Key, all[n].Value = keys[n](), values[n]()
+		}
+		return all
 	}
 }
 
