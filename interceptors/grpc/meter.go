@@ -20,9 +20,6 @@ const (
 	perMessage = 64
 	// leastHeld is what a connection may hold whatever the others do.
 	leastHeld = 64 << 10
-	// patience is how long a connection waits before those are ended whose requests
-	// are not whole.
-	patience  = 2 * time.Second
 	lookAgain = 10 * time.Millisecond
 )
 
@@ -30,13 +27,16 @@ const (
 type traffic struct {
 	budget     *access.Budget
 	compressed int // bytes that a compressed request counts for
+	// patience is how long a connection waits before those are ended whose requests
+	// are not whole.
+	patience time.Duration
 
 	mu   sync.Mutex
 	open map[*meter]struct{}
 }
 
 func newTraffic(config Config) *traffic {
-	return &traffic{budget: access.NewBudget(config.MaxUnansweredBytes), compressed: config.MaxBatchBytes, open: make(map[*meter]struct{})}
+	return &traffic{budget: access.NewBudget(config.MaxUnansweredBytes), compressed: config.MaxBatchBytes, patience: 2 * time.Second, open: make(map[*meter]struct{})}
 }
 
 // makeRoom ends the connection that holds most of what is not whole: it may never be.
@@ -90,7 +90,7 @@ func newMeter(conn net.Conn, t *traffic) *meter {
 func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.Conn.Read(p)
 	m.received(p[:n])
-	for until := time.Now().Add(patience); m.isTooMuch(); time.Sleep(lookAgain) {
+	for until := time.Now().Add(m.traffic.patience); m.isTooMuch(); time.Sleep(lookAgain) {
 		if time.Now().After(until) {
 			until = time.Now().Add(lookAgain)
 			m.traffic.makeRoom()

@@ -102,13 +102,17 @@ func TestBusyWhileRequestsTakeAll(t *testing.T) {
 	goOn := sync.OnceFunc(func() { close(store.goOn) })
 	defer goOn()
 	f := serve(t, Config{MaxBatchBytes: 1 << 20, MaxUnansweredBytes: 1 << 20}, store)
-	const calls = 8
+	f.door.traffic.patience = time.Hour
+	const calls = 6 // of which five fit
 	ended := make(chan error, calls)
 	for n := range calls {
 		go func() {
 			_, err := f.client.Publish(f.ctx(), &bridgev1.PublishRequest{Messages: []*bridgev1.Message{large(string(rune('a'+n)), 200<<10)}})
 			ended <- err
 		}()
+		if n < calls-1 {
+			<-store.begun
+		}
 	}
 	f.soon("all is taken", f.door.traffic.budget.Spent)
 	other := dial(t, f.addr)
