@@ -78,15 +78,16 @@ func (r *run) meetBadRecord() {
 	r.sleep(2 * time.Second)
 	over, from := r.strikeClean("bad record"), time.Now()
 	bad := badRecords()[r.seed%uint64(len(badRecords()))]
-	r.harmIf(r.kafka.write(intakeTopic, 0, kafka.Record{Value: kafka.NewBytes([]byte("bad")), Headers: bad}))
-	r.awaitStopped()
+	at, err := r.kafka.write(intakeTopic, 0, kafka.Record{Value: kafka.NewBytes([]byte("bad")), Headers: bad})
+	r.harmIf(err)
+	r.awaitStopped(at)
 	r.sleep(2 * time.Second)
 	r.checkOthers(from)
 	r.crash(r.bridges[0])
 	r.bridges[0].start("")
 	r.reached("killed")
 	r.restart(r.bridges[1], "")
-	r.awaitStopped()
+	r.awaitStopped(at)
 	r.caughtUp(otherTopic, otherTopic) // when its group has noticed who was killed
 	from = time.Now()
 	r.sleep(3 * time.Second)
@@ -115,8 +116,8 @@ func (r *run) checkOthers(from time.Time) {
 const stoppedIn = 30 * time.Second
 
 // awaitStopped waits until every bridge says that it accepts, and that the source with
-// the bad record has stopped and the other has not.
-func (r *run) awaitStopped() {
+// the bad record, whose offset is bad, has stopped and the other has not.
+func (r *run) awaitStopped(bad int64) {
 	for _, b := range r.bridges {
 		for deadline := time.Now().Add(stoppedIn); ; r.sleep(50 * time.Millisecond) {
 			status, text, err := r.request(b, http.MethodGet, "/readyz", nil)
@@ -130,6 +131,10 @@ func (r *run) awaitStopped() {
 			if err == nil && health.Ready && len(health.Intakes) == 1 && health.Intakes[sourceOf(intakeTopic)] == "stopped" {
 				r.reached("stopped")
 				break
+			}
+			if r.kafka.committed(intakeTopic, intakeTopic, 0) > bad {
+				r.find("L1", "the source has gone past the record that it can't park")
+				return
 			}
 			if time.Now().After(deadline) {
 				r.find("L7", "bridge %s does not say that it is ready and one source has stopped: %d %s %v", b.name, status, text, err)

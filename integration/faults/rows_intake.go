@@ -69,7 +69,7 @@ func (r *run) produceTo(topic string, p plan) entry {
 		record.Headers = append(record.Headers, kafka.Header{Key: h.Name, Value: []byte(*h.Value)})
 	}
 	record.Headers = append(record.Headers, kafka.Header{Key: core.HeaderPrefix + "delay", Value: []byte(p.message.Delay)})
-	switch err := r.kafka.write(topic, p.dice.IntN(2*kafkaPartitions), record); {
+	switch _, err := r.kafka.write(topic, p.dice.IntN(2*kafkaPartitions), record); {
 	case errors.Is(err, kafka.UnknownTopicOrPartition), errors.Is(err, protocol.ErrNoTopic):
 		e.Outcome, e.Code = refused, "no topic"
 	case err != nil:
@@ -79,15 +79,15 @@ func (r *run) produceTo(topic string, p plan) entry {
 	return e
 }
 
-// write returns when Kafka has a record.
-func (k *kafkaTarget) write(topic string, partition int, record kafka.Record) error {
+// write returns when Kafka has a record, and its offset.
+func (k *kafkaTarget) write(topic string, partition int, record kafka.Record) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*callTimeout)
 	defer cancel()
 	answer, err := k.client.Produce(ctx, &kafka.ProduceRequest{Topic: topic, Partition: partition, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(record)})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return answer.Error
+	return answer.BaseOffset, answer.Error
 }
 
 func (r *run) troubleIntake() {

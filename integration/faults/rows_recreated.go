@@ -89,20 +89,22 @@ func (k *kafkaTarget) ends(topic string) (ends []int64) {
 }
 
 func (k *kafkaTarget) hasCommitted(topic, group string, ends []int64) bool {
-	ask := &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{}}
-	for partition := range ends {
-		ask.Topics[topic] = append(ask.Topics[topic], partition)
-	}
-	answer, err := k.client.OffsetFetch(context.Background(), ask)
-	if err != nil || len(answer.Topics[topic]) != len(ends) {
-		return false
-	}
-	for _, p := range answer.Topics[topic] {
-		if p.Error != nil || p.CommittedOffset < ends[p.Partition] {
+	for partition, end := range ends {
+		if k.committed(topic, group, partition) < end {
 			return false
 		}
 	}
 	return true
+}
+
+// committed is the offset that a group has of a partition; -1 if it has none, or that
+// can't be told now.
+func (k *kafkaTarget) committed(topic, group string, partition int) int64 {
+	answer, err := k.client.OffsetFetch(context.Background(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: {partition}}})
+	if err != nil || len(answer.Topics[topic]) != 1 || answer.Topics[topic][0].Error != nil {
+		return -1
+	}
+	return answer.Topics[topic][0].CommittedOffset
 }
 
 // recreate deletes the topic of the source, waits until no record can get into it any
