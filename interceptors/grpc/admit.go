@@ -49,7 +49,7 @@ func (s *Server) busy(ctx context.Context) error {
 		info, _ := p.AuthInfo.(peerInfo)
 		if info.conn == nil || info.conn.Admitted() {
 			detail = "the requests that are not answered are as large together as they may be"
-			if !s.traffic.budget.Spent() {
+			if !s.traffic.isSpent() {
 				return nil
 			}
 		}

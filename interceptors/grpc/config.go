@@ -36,8 +36,8 @@ type Config struct {
 	// health checks.
 	MaxConnections int
 	// MaxUnansweredBytes bounds the requests of all calls together, from when they
-	// arrive until they are answered; 128 MiB. A compressed one counts as
-	// MaxBatchBytes. In memory they take about four times that at most. It is never
+	// arrive until they are answered; 128 MiB. A compressed one counts as what
+	// it may become, MaxBatchBytes at most. In memory they take about four times that at most. It is never
 	// less than one request needs.
 	MaxUnansweredBytes int64
 

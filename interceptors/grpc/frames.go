@@ -1,6 +1,9 @@
 package grpcdoor
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // What of HTTP/2 (RFC 9113) and of gRPC on it tells where a message begins and ends.
 const (
@@ -75,6 +78,7 @@ type messages struct {
 }
 
 func (g *messages) compressed() bool { return g.head[0]&1 != 0 }
+func (g *messages) length() int      { return int(min(binary.BigEndian.Uint32(g.head[1:]), math.MaxInt32)) }
 
 // step reads a part of p, up to the end of a message. n is how much of it belongs to a
 // message and not to its head.
@@ -85,7 +89,7 @@ func (g *messages) step(p []byte) (rest []byte, began, ended bool, n int) {
 		if g.have < messageHeadLen {
 			return p, false, false, 0
 		}
-		g.left, began = int(binary.BigEndian.Uint32(g.head[1:])), true
+		g.left, began = g.length(), true
 	}
 	n = min(g.left, len(p))
 	if g.left -= n; g.left == 0 {

@@ -18,6 +18,8 @@ import (
 const (
 	// perMessage is what a request counts for beside its bytes.
 	perMessage = 64
+	// maxRatio is how many times larger gzip can make something.
+	maxRatio = 1032
 	// leastHeld is what a connection may hold whatever the others do.
 	leastHeld = 64 << 10
 	lookAgain = 10 * time.Millisecond
@@ -26,32 +28,60 @@ const (
 // traffic is what all connections hold together.
 type traffic struct {
 	budget     *access.Budget
-	compressed int // bytes that a compressed request counts for
-	// patience is how long a connection waits before those are ended whose requests
+	most       int64
+	compressed int // bytes that a compressed request counts for at most
+	// patience is how long too much may be held before those are ended whose requests
 	// are not whole.
 	patience time.Duration
+
+	began      time.Time
+	spentSince atomic.Int64 // after began; 0: there is room
 
 	mu   sync.Mutex
 	open map[*meter]struct{}
 }
 
 func newTraffic(config Config) *traffic {
-	return &traffic{budget: access.NewBudget(config.MaxUnansweredBytes), compressed: config.MaxBatchBytes, patience: 2 * time.Second, open: make(map[*meter]struct{})}
+	return &traffic{budget: access.NewBudget(config.MaxUnansweredBytes), most: config.MaxUnansweredBytes, compressed: config.MaxBatchBytes, patience: 2 * time.Second,
+		began: time.Now(), open: make(map[*meter]struct{})}
 }
 
-// makeRoom ends the connection that holds most of what is not whole: it may never be.
-// What is whole is answered soon, so nobody is ended for that.
+// isSpent tells whether no more is to be taken, and looks after it if that has lasted.
+func (t *traffic) isSpent() bool {
+	if !t.budget.Spent() {
+		return false
+	}
+	now := int64(time.Since(t.began))
+	if since := t.spentSince.Load(); since == 0 {
+		t.spentSince.CompareAndSwap(0, now)
+	} else if now-since > int64(t.patience) {
+		t.makeRoom()
+	}
+	return true
+}
+
+// count adds to what is held, or takes off it.
+func (t *traffic) count(n int) {
+	if t.budget.Take(n) {
+		t.spentSince.Store(0)
+	}
+}
+
+// makeRoom ends the connection that holds most of what is not whole, as that may never
+// be, if it is this that takes the room. What is whole is answered soon.
 func (t *traffic) makeRoom() {
 	var largest *meter
-	most := int64(leastHeld)
+	var most, all int64
 	t.mu.Lock()
 	for m := range t.open {
-		if coming := m.coming.Load(); coming >= most {
+		coming := m.coming.Load()
+		all += coming
+		if coming > most {
 			largest, most = m, coming
 		}
 	}
 	t.mu.Unlock()
-	if largest != nil {
+	if largest != nil && all >= t.most/2 {
 		largest.Close()
 	}
 }
@@ -90,17 +120,10 @@ func newMeter(conn net.Conn, t *traffic) *meter {
 func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.Conn.Read(p)
 	m.received(p[:n])
-	for until := time.Now().Add(m.traffic.patience); m.isTooMuch(); time.Sleep(lookAgain) {
-		if time.Now().After(until) {
-			until = time.Now().Add(lookAgain)
-			m.traffic.makeRoom()
-		}
+	for m.held.Load() >= leastHeld && m.traffic.isSpent() {
+		time.Sleep(lookAgain)
 	}
 	return n, err
-}
-
-func (m *meter) isTooMuch() bool {
-	return m.traffic.budget.Spent() && m.held.Load() >= leastHeld
 }
 
 func (m *meter) received(p []byte) {
@@ -129,7 +152,7 @@ func (m *meter) asked(c *call, p []byte) {
 		if began {
 			n += perMessage
 			if c.in.compressed() {
-				n += m.traffic.compressed
+				n += min(c.in.length(), m.traffic.compressed/maxRatio) * maxRatio
 			}
 		}
 		c.coming += n
@@ -194,7 +217,7 @@ func (m *meter) end(id uint32) {
 
 func (m *meter) count(n int) {
 	m.held.Add(int64(n))
-	m.traffic.budget.Take(n)
+	m.traffic.count(n)
 }
 
 // Close implements net.Conn.

@@ -68,7 +68,7 @@ func TestRequestsCountUntilAnswered(t *testing.T) {
 		t.Errorf("one call: %d bytes are held", held)
 	}
 	call("b", f.ctx(), grpc.UseCompressor(gzip.Name))
-	if held, _ := f.held(); held < size+defaultMaxBatchBytes {
+	if held, _ := f.held(); held < 2*size || held > size+defaultMaxBatchBytes {
 		t.Errorf("with a compressed one: %d bytes are held", held)
 	}
 	call("c", ctx)
@@ -77,7 +77,7 @@ func TestRequestsCountUntilAnswered(t *testing.T) {
 		f.send(stream, uint64(n), large("s", size))
 	}
 	<-store.begun
-	f.soon("all is counted", func() bool { held, _ := f.held(); return held >= 5*size+defaultMaxBatchBytes })
+	f.soon("all is counted", func() bool { held, _ := f.held(); return held >= 6*size })
 	cancel()
 	<-ended
 	goOn()
@@ -181,6 +181,20 @@ func TestRequestsThatDoNotEnd(t *testing.T) {
 	if held, _ := f.held(); held > 4<<20+11*leastHeld {
 		t.Errorf("%d bytes are held", held)
 	}
+}
+
+// Nor does it last where nobody sends any more, and those who ask hold little.
+func TestRequestsThatDoNotGoOn(t *testing.T) {
+	f := newFixture(t, Config{MaxBatchBytes: 1 << 20, MaxUnansweredBytes: 2 << 20})
+	f.unended(plainHTTP2(t), 900<<10)
+	f.unended(plainHTTP2(t), 900<<10)
+	f.soon("both have come", func() bool { held, _ := f.held(); return held >= 1800<<10 })
+	f.door.traffic.count(300 << 10) // of many who hold little each
+	_, err := f.publish(hourly("a"))
+	if r := refusalOf(t, err); r.reason != "busy" {
+		t.Errorf("got %+v", r)
+	}
+	f.soon("there is room", func() bool { _, err := f.publish(hourly("a")); return err == nil })
 }
 
 // sinkConn is a connection that is never read from the network.
