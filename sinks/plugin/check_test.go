@@ -92,7 +92,7 @@ func TestCheckHangs(t *testing.T) {
 		&core.Dispatcher{Name: "evil", Sink: e.Sink}, &core.Dispatcher{Name: "other"})
 	batch := newMessages(3)
 	batch[1].Sink = "other"
-	const limit = 2 * time.Second
+	const limit = 6 * time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	receipts := in.Accept(ctx, batch...)

@@ -18,14 +18,18 @@ import (
 )
 
 type (
-	// Kit and the others are what package suite, which has the cases, calls the same;
-	// there it is explained.
-	Kit        = suite.Kit[testing.TB]
-	Refusal    = suite.Refusal[testing.TB]
-	Faults     = suite.Faults[testing.TB]
+	// Kit is what the suite needs to know of a sink and its target.
+	Kit = suite.Kit[testing.TB]
+	// Refusal is a way in which the target refuses messages.
+	Refusal = suite.Refusal[testing.TB]
+	// Faults are what the suite may do to the target.
+	Faults = suite.Faults[testing.TB]
+	// Capability is something that not every broker can do.
 	Capability = suite.Capability
-	Received   = suite.Received
-	Reader     = suite.Reader
+	// Received is a message as a consumer sees it.
+	Received = suite.Received
+	// Reader returns the next message of a topic.
+	Reader = suite.Reader
 )
 
 // The capabilities, as in package suite.
