@@ -65,7 +65,13 @@ func (s *Server) handlers() map[string]handler {
 }
 
 // serve is what every request comes through.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serve(w http.ResponseWriter, given *http.Request) {
+	body := &countedBody{ReadCloser: given.Body, budget: s.unanswered}
+	defer body.answered()
+	// A copy: net/http looks at the body that it has given to know how to end the
+	// connection.
+	r := given.WithContext(given.Context())
+	r.Body = body
 	defer s.survive(w, r)
 	header := w.Header()
 	header["X-Content-Type-Options"], header["Cache-Control"] = headerNosniff, headerNoStore
@@ -83,9 +89,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
-	body := &countedBody{ReadCloser: r.Body, budget: s.unanswered}
-	defer body.answered()
-	r.Body = body
 	s.mux.ServeHTTP(w, r)
 }
 
