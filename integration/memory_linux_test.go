@@ -24,8 +24,9 @@ import (
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
-// room is how much more address space an instance may take than it has when it is
-// ready. GOMEMLIMIT would only make it slower.
+// room is how much more writable memory an instance may take than it has when it is
+// ready. GOMEMLIMIT would only make it slower, and address space (RLIMIT_AS) is
+// reserved by the C library for every thread, used or not.
 const room = 256 << 20
 
 // confined is an instance that the system ends if it takes more memory than that,
@@ -38,16 +39,17 @@ http: {listen: "127.0.0.1:0", %[2]s}
 grpc: {listen: "127.0.0.1:0", %[2]s}
 sinks: {orders: {type: console, config: {format: json}}}
 `, redis.URL(), listeners), output(t))
-	var pages uint64
+	var pages, none uint64
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", i.cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Sscan(string(statm), &pages); err != nil {
+	// size resident shared text lib data: proc_pid_statm(5)
+	if _, err := fmt.Sscan(string(statm), &none, &none, &none, &none, &none, &pages); err != nil {
 		t.Fatal(err)
 	}
 	most := pages*uint64(os.Getpagesize()) + room
-	if err := unix.Prlimit(i.cmd.Process.Pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
+	if err := unix.Prlimit(i.cmd.Process.Pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return i, regexp.MustCompile(`grpc=([0-9.:]+)`).FindStringSubmatch(i.logs.String())[1]

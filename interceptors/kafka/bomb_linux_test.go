@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,20 +115,21 @@ func bombs(t testing.TB, most int) map[string]bomb {
 	}
 }
 
-// limitMemory lets the process have so many bytes of addresses more than it has now.
+// limitMemory lets the process have so many bytes of writable memory more than it has
+// now. It is not RLIMIT_AS, as the C library reserves addresses for every thread.
 func limitMemory(t testing.TB, more uint64) {
 	t.Helper()
-	stat, err := os.ReadFile("/proc/self/statm")
+	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, _, _ := strings.Cut(string(stat), " ")
-	now, err := strconv.ParseUint(pages, 10, 64)
-	if err != nil {
+	// size resident shared text lib data: proc_pid_statm(5)
+	var pages, none uint64
+	if _, err := fmt.Sscan(string(statm), &none, &none, &none, &none, &none, &pages); err != nil {
 		t.Fatal(err)
 	}
-	size := now*uint64(os.Getpagesize()) + more
-	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: size, Max: size}); err != nil {
+	size := pages*uint64(os.Getpagesize()) + more
+	if err := syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: size, Max: size}); err != nil {
 		t.Fatal(err)
 	}
 }
