@@ -29,10 +29,13 @@ type RocketMQOptions struct {
 	AdvertiseHost string
 	// Logins: clients have to log in, and may do what Allow says. Not for version 4.
 	Logins bool
+	// Join starts a broker only, at the name server of another; it needs another
+	// brokerName in Config.
+	Join   *RocketMQCluster
 	Config []string // more lines of the broker's configuration, as name=value; they win
 }
 
-// RocketMQCluster is a name server and one broker.
+// RocketMQCluster is a name server and one broker, its own.
 type RocketMQCluster struct {
 	t                  TB
 	nameServer, broker *Node
@@ -60,7 +63,7 @@ const (
 func RocketMQ(t TB, o RocketMQOptions) *RocketMQCluster {
 	t.Helper()
 	if addrs := external("DELAYBRIDGE_TEST_ROCKETMQ"); addrs != nil {
-		if o.Version != "" || o.AdvertiseHost != "" || o.Logins || o.Config != nil {
+		if o.Version != "" || o.AdvertiseHost != "" || o.Logins || o.Join != nil || o.Config != nil {
 			t.Skipf("needs a RocketMQ of its own, and DELAYBRIDGE_TEST_ROCKETMQ is set")
 		}
 		return &RocketMQCluster{t: t, nameServers: addrs, advertised: &brokerList{}}
@@ -70,9 +73,13 @@ func RocketMQ(t TB, o RocketMQOptions) *RocketMQCluster {
 	lib, port, dir := jars(t, "rocketmq", o.Version), freePorts(t, rocketPorts), t.TempDir()
 	c := &RocketMQCluster{t: t, nameServers: []string{loopback(port)}, brokerAddr: loopback(port + rocketBrokerPort), advertised: &brokerList{}}
 	writeLogging(t, dir)
-	c.nameServer = rocketNameServer(t, lib, dir, port)
+	if o.Join != nil {
+		c.nameServer, c.nameServers = o.Join.nameServer, o.Join.nameServers
+	} else {
+		c.nameServer = rocketNameServer(t, lib, dir, port)
+		c.nameServer.Start()
+	}
 	c.broker = c.rocketBroker(o, lib, dir, port+rocketBrokerPort)
-	c.nameServer.Start()
 	c.broker.Start()
 	return c
 }
@@ -276,8 +283,8 @@ func (c *RocketMQCluster) HasTopic(topic string) bool {
 	return rocketHasRoute(c.nameServers[0], topic) == nil
 }
 
-// CreateTopic creates a topic on every broker, or changes its number of queues,
-// and returns when the name server has its route.
+// CreateTopic creates a topic on its broker, or on all if others started them, or
+// changes its number of queues, and returns when the name server has its route.
 func (c *RocketMQCluster) CreateTopic(topic string, queues int) {
 	c.t.Helper()
 	for _, addr := range c.brokers() {

@@ -34,7 +34,7 @@ type Config struct {
 	// SendTimeout is how long one request to a broker may take; 100ms to 3s,
 	// which is the default: the client library waits no longer.
 	SendTimeout Duration `json:"send_timeout"`
-	// Workers is how many requests are under way at once; 1 to 64, 4.
+	// Workers is how many requests to one broker are under way at once; 1 to 64, 4.
 	Workers int `json:"workers"`
 	// MaxBatchBytes bounds what is put into one request; 1 MiB, and less than
 	// MaxMessageBytes. A message that is larger travels alone.

@@ -15,8 +15,8 @@ import (
 )
 
 // Deliver sends the batch: one request for the messages of each queue, several
-// if they are large, and as many at once as there are workers. A request that
-// is refused because of one message is sent again in halves.
+// if they are large, and as many at once to a broker as it has workers. A request
+// that is refused because of one message is sent again in halves.
 //
 // What is of one broker only, while others of the cluster work, counts as
 // TopicBlocked: its messages go back without an attempt spent.
@@ -87,7 +87,7 @@ func (d *delivery) share(route *route, messages []*outgoing) map[*primitive.Mess
 		queue := route.forKey(key)
 		byQueue[queue] = append(byQueue[queue], o)
 	}
-	each := max(minLoose, (len(loose)+cap(d.workers)-1)/cap(d.workers))
+	each := max(minLoose, (len(loose)+d.config.Workers-1)/d.config.Workers)
 	for some := range slices.Chunk(loose, each) {
 		queue := route.next(d.brokers)
 		byQueue[queue] = append(byQueue[queue], some...)
@@ -151,9 +151,8 @@ func (t *target) String() string {
 // What was refused for good in company is sent again without: it may be the
 // fault of another Deliver's message.
 func (d *delivery) request(ctx context.Context, t *target, messages []*outgoing) *failure {
-	broker := t.queue.BrokerName
-	if d.brokers.troubled(broker) && t.route.othersWork(broker, d.brokers) {
-		return fail(core.TopicBlocked, ofMessages, fmt.Errorf("send to %s: broker has failed lately", t))
+	if f := d.admit(ctx, t); f != nil {
+		return d.judge(t, f)
 	}
 	if sociable(messages) {
 		f, shared := d.together(ctx, t, newParcel(messages))
@@ -164,11 +163,29 @@ func (d *delivery) request(ctx context.Context, t *target, messages []*outgoing)
 	return d.judge(t, d.alone(ctx, t, newParcel(messages)))
 }
 
+// admit returns nil if the broker may be sent to, else what comes of it that
+// nothing is sent. Where others work, nobody waits for one that does not.
+func (s *Sink) admit(ctx context.Context, t *target) *failure {
+	broker := t.queue.BrokerName
+	if s.brokers.works(broker) {
+		return nil
+	}
+	others := t.route.othersWork(broker, s.brokers)
+	err := s.brokers.confirm(ctx, broker, others)
+	switch {
+	case err == nil:
+		return nil
+	case others:
+		return fail(core.TopicBlocked, ofMessages, err)
+	}
+	return fail(core.Retry, ofBroker, err)
+}
+
 // send makes one request of a batch as it is on the wire. The caller has a
-// worker.
+// worker, for which it may have waited until the broker had failed.
 func (s *Sink) send(ctx context.Context, t *target, batch []byte) *failure {
-	if err := s.brokers.confirm(ctx, t.queue.BrokerName); err != nil {
-		return fail(core.Retry, ofBroker, err)
+	if f := s.admit(ctx, t); f != nil {
+		return f
 	}
 	p, err := s.begin()
 	if err != nil {

@@ -64,6 +64,7 @@ func (s *Sink) tryBroker(name string) error {
 	if err != nil {
 		return nil
 	}
+	s.brokers.keep(masters)
 	address, known := masters[name]
 	if !known {
 		return errUnregistered

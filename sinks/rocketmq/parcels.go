@@ -115,20 +115,20 @@ func (s *parcels) sweep(to address) {
 func (s *Sink) together(ctx context.Context, t *target, p *parcel) (f *failure, shared bool) {
 	to := addressOf(t.queue)
 	s.parcels.add(to, p)
-	entered, err := s.enter(ctx, p.along)
+	leave, err := s.enter(ctx, to.broker, p.along)
 	if err != nil && s.parcels.remove(to, p) {
 		return fail(core.Retry, ofSink, err), false
 	}
-	if !entered {
+	if leave == nil {
 		return p.outcome(ctx), true
 	}
 	taken := s.parcels.take(to, p, s.config.MaxBatchBytes)
 	if len(taken) == 1 {
-		defer s.leave()
+		defer leave()
 		return s.send(ctx, t, p.wire), false
 	}
 	go func() {
-		defer s.leave()
+		defer leave()
 		s.sendShared(t, taken)
 	}()
 	return p.outcome(ctx), true
@@ -163,29 +163,29 @@ func (p *parcel) outcome(ctx context.Context) *failure {
 
 // alone sends a parcel in a request of its own, when a worker is free.
 func (s *Sink) alone(ctx context.Context, t *target, p *parcel) *failure {
-	if _, err := s.enter(ctx, nil); err != nil {
+	leave, err := s.enter(ctx, t.queue.BrokerName, nil)
+	if err != nil {
 		return fail(core.Retry, ofSink, err)
 	}
-	defer s.leave()
+	defer leave()
 	return s.send(ctx, t, p.wire)
 }
 
-// enter waits for a worker, whom leave lets go. It returns false without an
-// error when unless is closed before.
-func (s *Sink) enter(ctx context.Context, unless <-chan struct{}) (entered bool, err error) {
+// enter waits for a worker of broker, whom leave lets go. Both results are nil
+// when unless is closed before.
+func (s *Sink) enter(ctx context.Context, broker string, unless <-chan struct{}) (leave func(), err error) {
+	workers := s.brokers.workersOf(broker)
 	select {
-	case s.workers <- struct{}{}:
+	case workers <- struct{}{}:
 		if ctx.Err() == nil {
-			return true, nil
+			return func() { <-workers }, nil
 		}
-		<-s.workers
+		<-workers
 	case <-unless:
-		return false, nil
+		return nil, nil
 	case <-s.ctx.Done():
-		return false, errClosed
+		return nil, errClosed
 	case <-ctx.Done():
 	}
-	return false, fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
+	return nil, fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
 }
-
-func (s *Sink) leave() { <-s.workers }

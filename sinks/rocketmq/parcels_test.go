@@ -21,9 +21,10 @@ func busy(t *testing.T, c *cluster, answer func(sent) action) (s *Sink, free fun
 	if err := s.Deliver(t.Context(), messages(1)); err != nil { // finds the route
 		t.Fatal(err)
 	}
-	s.workers <- struct{}{}
+	workers := s.brokers.workersOf("a")
+	workers <- struct{}{}
 	c.brokers["a"].setPlan(answer)
-	return s, func() { <-s.workers }
+	return s, func() { <-workers }
 }
 
 // batchOf is three messages of one key and a Deliver.

@@ -10,7 +10,12 @@
 // else the message's key, which must be text then. See Sink.Check for what RocketMQ can't carry.
 //
 // Properties by which RocketMQ itself would delay the message (DELAY, TIMER_...)
-// are not sent: it is due already.
+// are refused by Check, and if a message has them all the same, they are not sent:
+// it is due already.
+//
+// Each broker has workers of its own. One that fails is passed over where others
+// work, until it has given a sign of life: messages without a key go to another,
+// and those that only it can take fail at once, as TopicBlocked.
 //
 // There is no TLS, as the client library has none. The library has one logger
 // for the process; it is set to slog's default logger. After Close some of its
@@ -52,8 +57,7 @@ type Sink struct {
 	config      Config
 	nameServers nameServers
 	brokers     *brokers
-	workers     chan struct{} // holds a token for each request under way
-	parcels     *parcels      // what waits for one
+	parcels     *parcels // what waits for a worker
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -73,9 +77,9 @@ type Sink struct {
 const maxLeft = 8
 
 func newSink(c Config) *Sink {
-	s := &Sink{config: c, nameServers: nameServers{c.NameServers, c.login()}, routes: newRoutes(), workers: make(chan struct{}, c.Workers), parcels: newParcels(),
+	s := &Sink{config: c, nameServers: nameServers{c.NameServers, c.login()}, routes: newRoutes(), parcels: newParcels(),
 		closeTimeout: closeTimeout}
-	s.brokers = newBrokers(s.tryBroker)
+	s.brokers = newBrokers(s.tryBroker, c.Workers)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }

@@ -97,17 +97,17 @@ func javaHash(s string) int32 {
 // while there are others.
 func (r *route) next(brokers *brokers) *primitive.MessageQueue {
 	for range r.queues {
-		if queue := r.queues[r.turn.Add(1)%uint32(len(r.queues))]; !brokers.troubled(queue.BrokerName) {
+		if queue := r.queues[r.turn.Add(1)%uint32(len(r.queues))]; brokers.works(queue.BrokerName) {
 			return queue
 		}
 	}
 	return r.queues[r.turn.Add(1)%uint32(len(r.queues))]
 }
 
-// othersWork tells whether a topic has queues on a broker that is not in
-// trouble, besides this one.
+// othersWork tells whether a broker besides this one is not in trouble: one that
+// the topic has queues on, or that was sent messages of any topic.
 func (r *route) othersWork(broker string, brokers *brokers) bool {
-	return slices.ContainsFunc(r.queues, func(q *primitive.MessageQueue) bool {
-		return q.BrokerName != broker && !brokers.troubled(q.BrokerName)
+	return brokers.othersWork(broker) || slices.ContainsFunc(r.queues, func(q *primitive.MessageQueue) bool {
+		return q.BrokerName != broker && brokers.works(q.BrokerName)
 	})
 }

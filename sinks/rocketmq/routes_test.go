@@ -67,7 +67,7 @@ func TestSelectAsksOrChooses(t *testing.T) {
 }
 
 func TestNextAvoidsTroubledBrokers(t *testing.T) {
-	b := newBrokers(func(string) error { return nil })
+	b := newBrokers(func(string) error { return nil }, 1)
 	route := newRoutes().note("T", queues("ab", 2))
 	b.note("b", false)
 	for range 8 {
@@ -92,15 +92,15 @@ func TestNextAvoidsTroubledBrokers(t *testing.T) {
 func TestConfirmTriesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries, answer := make(chan string, 10), make(chan error)
-		b := newBrokers(func(name string) error { tries <- name; return <-answer })
-		if err := b.confirm(t.Context(), "a"); err != nil || len(tries) > 0 {
+		b := newBrokers(func(name string) error { tries <- name; return <-answer }, 1)
+		if err := b.confirm(t.Context(), "a", false); err != nil || len(tries) > 0 {
 			t.Errorf("a broker without a failure: %v, %d tries", err, len(tries))
 		}
 		b.note("a", false)
 		results := make(chan error, 5)
 		ask := func(n int) {
 			for range n {
-				go func() { results <- b.confirm(t.Context(), "a") }()
+				go func() { results <- b.confirm(t.Context(), "a", false) }()
 			}
 			synctest.Wait()
 		}
@@ -120,6 +120,39 @@ func TestConfirmTriesOnce(t *testing.T) {
 		answer <- nil
 		if err := <-results; err != nil || len(tries) != 2 {
 			t.Errorf("later: %v, %d tries", err, len(tries))
+		}
+	})
+}
+
+// Where others work, a broker that gives no sign of life is waited for a moment at
+// its next try, and then not at all until it gives one.
+func TestConfirmDoesNotWaitWhereOthersWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan error)
+		b := newBrokers(func(string) error { return <-answer }, 1)
+		b.workersOf("a")
+		b.note("b", false)
+		wants := func(want error, wait time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if err := b.confirm(t.Context(), "b", b.othersWork("b")); err != want || time.Since(began) != wait {
+				t.Errorf("after %s: %v, want after %s: %v", time.Since(began), err, wait, want)
+			}
+		}
+		wants(errLately, 0)
+		time.Sleep(avoidFor)
+		wants(errSilent, moment)
+		wants(errSilent, 0)
+		if b.works("b") || b.othersWork("a") {
+			t.Error("it works without a sign of life")
+		}
+		answer <- nil
+		synctest.Wait()
+		if wants(nil, 0); !b.works("b") || !b.othersWork("a") {
+			t.Error("it does not work after a sign of life")
+		}
+		if b.keep(map[string]string{"b": "b:1"}); b.othersWork("b") {
+			t.Error("one that is gone works")
 		}
 	})
 }
