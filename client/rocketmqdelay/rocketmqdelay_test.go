@@ -235,6 +235,27 @@ func TestDelayedAndOthers(t *testing.T) {
 	}
 }
 
+// TestPublishedAgain: a consumer sends what it got once more, with all properties
+// that were on it, those of the broker included, and a new delay.
+func TestPublishedAgain(t *testing.T) {
+	f := newFixture(t, "")
+	if _, err := f.producer.SendSync(f.ctx, f.message("once", "delaybridge-delay", "10ms")); err != nil {
+		t.Fatal(err)
+	}
+	again := primitive.NewMessage(f.topic, []byte("again"))
+	again.WithProperties(f.next().GetProperties())
+	again.WithProperty("delaybridge-delay", "10ms")
+	if _, err := f.producer.SendSync(f.ctx, again); err != nil {
+		t.Fatal(err)
+	}
+	got := f.next()
+	for name, want := range map[string]string{core.HeaderHop: "1", "trace": "a=1; b=é", "TAGS": "tag", "SHARDING_KEY": "shard"} {
+		if value := got.GetProperty(name); string(got.Body) != "again" || value != want {
+			t.Errorf("%q arrived, its %s is %q, want %q", got.Body, name, value, want)
+		}
+	}
+}
+
 func TestOneWay(t *testing.T) {
 	f := newFixture(t, "")
 	for name, properties := range map[string][]string{"now": nil, "later": {"delaybridge-delay", "1ms"}} {

@@ -59,7 +59,9 @@
 //   - A message that has waited in the broker is due at once. It is not delayed a
 //     second time, and not rejected as untagged. If it has a time of another
 //     dialect too (delaybridge-delay), that one counts, from when it is parked.
-//   - A message that has passed at once is delayed here as the property says.
+//   - A message that has passed at once is delayed here as the property says. If
+//     the dialect rocketmq is off, the property is a header, for which a RocketMQ
+//     sink refuses the message.
 //   - To have all of a delay here (to cancel the message, to go beyond 18 levels or
 //     the broker's longest timer, to look at it), set a user property of the native
 //     dialect, which no broker acts on: delaybridge-delay: 15m, or

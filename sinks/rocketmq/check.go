@@ -35,9 +35,11 @@ var reservedTopics = map[string]bool{
 	"SELF_TEST_TOPIC": true, "OFFSET_MOVED_EVENT": true, "CHECKPOINT_TOPIC": true,
 }
 
-// reservedProperties are the names that client or broker give a meaning.
+// givenProperties are the names of what producers give us in another way.
+var givenProperties = setOf(propertyKeys, propertyTags, propertySharding, propertyShardingGo)
+
+// reservedProperties are the other names that client or broker give a meaning.
 var reservedProperties = setOf(
-	propertyKeys, propertyTags, propertySharding, propertyShardingGo,
 	"WAIT", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "MIN_OFFSET", "MAX_OFFSET",
 	"BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME",
 	"MSG_REGION", "TRACE_ON", "UNIQ_KEY", "EXTEND_UNIQ_INFO", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME",
@@ -57,13 +59,28 @@ func setOf(names ...string) map[string]bool {
 }
 
 // isScheduling tells whether a property of this name makes the broker hold the
-// message back once more. Such headers are not delivered.
+// message back once more, or is left by a broker that has done so. Check refuses
+// such headers, and none is delivered.
 func isScheduling(name string) bool {
 	return name == "DELAY" || name == "__STARTDELIVERTIME" || strings.HasPrefix(name, "TIMER_")
 }
 
 func isReserved(name string) bool {
-	return reservedProperties[name] || strings.HasPrefix(name, "__RMQ.")
+	return givenProperties[name] || reservedProperties[name] || strings.HasPrefix(name, "__RMQ.")
+}
+
+// isLeftOut tells whether a header is not delivered: one by which the broker would
+// delay, and, of a message that was delivered before and published again, those
+// that client and broker have added to it. They add them anew.
+func isLeftOut(name string, again bool) bool {
+	return isScheduling(name) || again && isReserved(name) && !givenProperties[name]
+}
+
+// isAgain tells whether a message was delivered before, as core.Message.Hop does
+// until it is parked.
+func isAgain(headers []core.Header) bool {
+	last := len(headers) - 1
+	return last >= 0 && headers[last].Name == core.HeaderHop
 }
 
 // Check refuses what RocketMQ can't carry: topics that are reserved or have
@@ -71,13 +88,20 @@ func isReserved(name string) bool {
 // and headers that are too large, and headers that are no properties. A
 // property has one value, which is text: valid UTF-8, not empty, without the
 // bytes 0x01 and 0x02. Binary values, a binary key without the option sharding_key,
-// repeated names, and names that RocketMQ uses itself are refused. Headers that ask RocketMQ to delay pass, as they are
-// not delivered.
+// repeated names, and names that RocketMQ uses itself are refused, such as those
+// by which it would delay. In a message that was delivered before and published
+// again, what client and broker have added to it passes, and is left out.
 func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
 	return core.CheckEach(ctx, batch, s.check)
 }
 
 func (s *Sink) check(m *core.Message) error {
+	again := isAgain(m.Headers)
+	for _, h := range m.Headers {
+		if isScheduling(h.Name) && !again {
+			return core.Invalidf("headers", "have the name %q, by which RocketMQ would delay the message: give its time to delaybridge, or leave it out", core.Shorten(h.Name, 64))
+		}
+	}
 	_, err := s.config.prepare(0, m)
 	return err
 }
@@ -147,8 +171,9 @@ func checkOptions(options map[string]string) error {
 }
 
 func checkHeaders(headers []core.Header) error {
+	again := isAgain(headers)
 	for n, h := range headers {
-		if isScheduling(h.Name) {
+		if isLeftOut(h.Name, again) {
 			continue
 		}
 		shown := core.Shorten(h.Name, 64)

@@ -20,23 +20,26 @@ func body(size int) func(*core.Message) { return func(m *core.Message) { m.Body 
 
 func TestCheckPasses(t *testing.T) {
 	tests := map[string]func(*core.Message){
-		"plain":                    func(*core.Message) {},
-		"no id yet":                func(m *core.Message) { m.ID = "" },
-		"topic of 127":             topic(strings.Repeat("t", 127)),
-		"topic characters":         topic("%a|B_9-z"),
-		"largest body":             body(defaultMaxMessage - bodyRoom),
-		"empty body":               body(0),
-		"header with line break":   header("x", "a\r\nb\x00c"),
-		"header name with spaces":  header("größe : x", "y"),
-		"names differ by case":     func(m *core.Message) { header("a", "1")(m); header("A", "2")(m) },
-		"header of 30 KiB":         header("x", strings.Repeat("v", 30<<10)),
-		"scheduling header":        header("DELAY", "\xff"),
-		"scheduling header, twice": func(m *core.Message) { header("TIMER_DELAY_MS", "")(m); header("TIMER_DELAY_MS", "")(m) },
-		"binary key and another":   func(m *core.Message) { key("\x00\xff")(m); option("sharding_key", "a")(m) },
-		"tag":                      option("tags", "a b"),
-		"keys":                     option("keys", "a b"),
-		"sharding key":             option("sharding_key", "ü"),
-		"option of the engine":     option("retry.initial", "1s"),
+		"plain":                   func(*core.Message) {},
+		"no id yet":               func(m *core.Message) { m.ID = "" },
+		"topic of 127":            topic(strings.Repeat("t", 127)),
+		"topic characters":        topic("%a|B_9-z"),
+		"largest body":            body(defaultMaxMessage - bodyRoom),
+		"empty body":              body(0),
+		"header with line break":  header("x", "a\r\nb\x00c"),
+		"header name with spaces": header("größe : x", "y"),
+		"names differ by case":    func(m *core.Message) { header("a", "1")(m); header("A", "2")(m) },
+		"header of 30 KiB":        header("x", strings.Repeat("v", 30<<10)),
+		"published again": func(m *core.Message) {
+			for _, name := range []string{"DELAY", "TIMER_OUT_MS", "CLUSTER", "UNIQ_KEY", "__RMQ.TRANSIENT.X", core.HeaderHop} {
+				header(name, "1")(m)
+			}
+		},
+		"binary key and another": func(m *core.Message) { key("\x00\xff")(m); option("sharding_key", "a")(m) },
+		"tag":                    option("tags", "a b"),
+		"keys":                   option("keys", "a b"),
+		"sharding key":           option("sharding_key", "ü"),
+		"option of the engine":   option("retry.initial", "1s"),
 	}
 	s := newSink(Config{}.withDefaults())
 	for name, change := range tests {
@@ -83,6 +86,11 @@ func TestCheckRefuses(t *testing.T) {
 		"transient property":     {header("__RMQ.TRANSIENT.X", "1"), "headers", false},
 		"sharding key as header": {header("__SHARDINGKEY", "1"), "headers", false},
 		"client's id as header":  {header("UNIQ_KEY", "1"), "headers", false},
+		"delay level":            {header("DELAY", "3"), "headers", false},
+		"time of a timer":        {header("TIMER_DELIVER_MS", "1"), "headers", false},
+		"mark of a timer":        {header("TIMER_ROLL_TIMES", "1"), "headers", false},
+		"time of a cloud":        {header("__STARTDELIVERTIME", "1"), "headers", false},
+		"published again, keys":  {func(m *core.Message) { header("KEYS", "k")(m); header(core.HeaderHop, "1")(m) }, "headers", false},
 	}
 	s := newSink(Config{}.withDefaults())
 	for name, test := range tests {

@@ -120,6 +120,24 @@ func TestDeliverMessageAsItIs(t *testing.T) {
 	}
 }
 
+// Of what a consumer publishes again, what the broker had added is not sent.
+func TestDeliverPublishedAgain(t *testing.T) {
+	c := newCluster(t, "a")
+	s := open(t, c)
+	m := message(7)
+	for _, name := range []string{"x", "DELAY", "CLUSTER", "UNIQ_KEY", core.HeaderHop} {
+		header(name, "1")(m)
+	}
+	if err := s.Deliver(t.Context(), []*core.Message{m}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"x": "1", "KEYS": "id-7", "delaybridge-hop": "1",
+		"delaybridge-id": "id-7", "delaybridge-attempt": "1", "delaybridge-deliver-at": "2030-01-02T03:04:05.006Z"}
+	if diff := cmp.Diff(want, c.stored()[0].properties); diff != "" {
+		t.Errorf("properties (-want +got):\n%s", diff)
+	}
+}
+
 func TestDeliverOneRequestForEachQueueInOrder(t *testing.T) {
 	c := newCluster(t, "a")
 	s := open(t, c)

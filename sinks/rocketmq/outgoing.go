@@ -26,8 +26,9 @@ type outgoing struct {
 
 func newOutgoing(index int, m *core.Message) *outgoing {
 	o := &outgoing{index: index, source: m, properties: make([]byte, 0, propertiesHint(m))}
+	again := isAgain(m.Headers)
 	for _, h := range m.DeliveredHeaders() {
-		if !isScheduling(h.Name) {
+		if !isLeftOut(h.Name, again) {
 			o.begin(h.Name)
 			o.properties = append(append(o.properties, h.Value...), propertyEnd)
 		}

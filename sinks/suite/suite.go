@@ -109,8 +109,8 @@ type Kit[TB T] struct {
 	Can []Capability
 	// MaxBody is how many bytes of body the sink carries at most, if it knows.
 	MaxBody int
-	// Delays are headers that the target would take as a request to delay: the
-	// sink must strip them.
+	// Delays are headers that the target would take as a request to delay:
+	// Deliver must strip them. Check may refuse them.
 	Delays []core.Header
 	// Hostile are messages, beyond those that the suite brings, that might hurt
 	// their neighbours. Their Topic is used if it is set.
