@@ -127,7 +127,11 @@ const (
 	Dead       State = "dead"
 	Expired    State = "expired" // dead because ExpiresAt had passed
 	Cancelled  State = "cancelled"
+	Discarded  State = "discarded" // it was a dead letter
 )
+
+// Settled tells whether a message is gone: of its content nothing is stored.
+func (s State) Settled() bool { return s == Delivered || s == Cancelled || s == Discarded }
 
 // When is a due time: At, or After from now on the store's clock when At is
 // zero. The zero value is now.
