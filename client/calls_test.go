@@ -174,8 +174,11 @@ func TestDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitDead(t, c, "one", 1)
-	if got, err := c.Discard(ctx, client.Ref{ID: "two"}); err != nil || got.ID != "two" {
+	if got, err := c.Discard(ctx, client.Ref{ID: "two"}); err != nil || got.ID != "two" || got.State != client.Discarded {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	if e, err := c.Get(ctx, client.Ref{ID: "two"}); err != nil || e.State != client.Discarded {
+		t.Errorf("got %+v, %v", e, err)
 	}
 	var left []string
 	for e, err := range c.List(ctx, client.Query{States: []client.State{client.Dead}}) {

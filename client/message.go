@@ -55,6 +55,7 @@ const (
 	Dead       State = "dead"
 	Expired    State = "expired"
 	Cancelled  State = "cancelled"
+	Discarded  State = "discarded" // it was a dead letter
 )
 
 // Receipt says how a message stands after a call.
@@ -88,8 +89,8 @@ type When struct {
 	After time.Duration
 }
 
-// Entry is a stored message. Of one that was delivered or cancelled only ID,
-// Sink, State and Due are known.
+// Entry is a stored message. Of one that was delivered, cancelled or discarded
+// only ID, Sink, State and Due are known.
 type Entry struct {
 	Message
 	Generated bool // the ID was made by the bridge

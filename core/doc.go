@@ -17,7 +17,7 @@
 //	producer ─────▶ scheduled ──────────▶ delivering ──────────▶ delivered
 //	                  │   ▲                 │      │
 //	           cancel │   │ reschedule      │      └─▶ dead, expired ──redrive──▶ scheduled
-//	                  ▼   │                 ▼                 └────discard──▶ (gone)
+//	                  ▼   │                 ▼                 └────discard──▶ discarded
 //	              cancelled └──────────── retrying
 //
 // The delivery contract is in docs/design.md, section "The delivery contract".

@@ -1,6 +1,11 @@
 package core
 
-import "time"
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+)
 
 // Message is what a producer gave us, together with what the store and the
 // engine add to it on its way. It is plain data: copying the struct shares the
@@ -54,6 +59,36 @@ type Message struct {
 	CutOff bool
 }
 
+// Options in which a message carries, for its consumers, the delay that it came with and
+// when it was sent. They are times, and so no part of its content.
+const (
+	OptionXDelay    = "x_delay"
+	OptionTimestamp = "timestamp"
+)
+
+// SameContent tells whether both are one message, so that the second with its ID is a
+// repeat and not a conflict. Times do not count, as a repeat may have them anew.
+func SameContent(a, b *Message) bool {
+	return a.Topic == b.Topic && a.Priority == b.Priority &&
+		sameBytes(a.Key, b.Key) && sameBytes(a.Body, b.Body) &&
+		maps.Equal(withoutTimes(a.Options), withoutTimes(b.Options)) &&
+		slices.EqualFunc(a.Headers, b.Headers, func(a, b Header) bool {
+			return a.Name == b.Name && sameBytes(a.Value, b.Value)
+		})
+}
+
+// sameBytes tells nil from empty.
+func sameBytes(a, b []byte) bool {
+	return (a == nil) == (b == nil) && bytes.Equal(a, b)
+}
+
+func withoutTimes(options map[string]string) map[string]string {
+	options = maps.Clone(options)
+	delete(options, OptionXDelay)
+	delete(options, OptionTimestamp)
+	return options
+}
+
 // MaxPriority is the most urgent Message.Priority.
 const MaxPriority = 9
 
@@ -92,7 +127,11 @@ const (
 	Dead       State = "dead"
 	Expired    State = "expired" // dead because ExpiresAt had passed
 	Cancelled  State = "cancelled"
+	Discarded  State = "discarded" // it was a dead letter
 )
+
+// Settled tells whether a message is gone: of its content nothing is stored.
+func (s State) Settled() bool { return s == Delivered || s == Cancelled || s == Discarded }
 
 // When is a due time: At, or After from now on the store's clock when At is
 // zero. The zero value is now.

@@ -63,7 +63,7 @@ func (s *Store) Redrive(_ context.Context, ref core.Ref) (core.Receipt, error) {
 // Discard implements core.Store.
 func (s *Store) Discard(_ context.Context, ref core.Ref) (core.Receipt, error) {
 	return s.change(ref, dead, func(b *bucket, r *record, now time.Time) (core.Receipt, error) {
-		b.remove(r, core.Dead, now)
-		return r.receipt(core.Dead), nil
+		b.remove(r, core.Discarded, now)
+		return r.receipt(core.Discarded), nil
 	})
 }

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -44,7 +45,7 @@ func (s *Store) find(ref core.Ref, now time.Time) (found, error) {
 // any more, so it is taken for the right one.
 func findByKey(b *bucket, ref core.Ref, now time.Time) (found, error) {
 	f, ok := b.find(ref.ID, now)
-	if !ok || f.record != nil && !sameBytes(f.record.message.Key, ref.Key) {
+	if !ok || f.record != nil && (f.record.message.Key == nil || !bytes.Equal(f.record.message.Key, ref.Key)) {
 		return found{}, core.ErrNotFound
 	}
 	return f, nil

@@ -53,23 +53,6 @@ func newRecord(m *core.Message, id string, now time.Time) *record {
 	return &record{message: kept}
 }
 
-// sameContent tells whether m is the message that is stored already. Times do
-// not count: a relative delay differs each time that it is resolved.
-func (r *record) sameContent(m *core.Message) bool {
-	old := &r.message
-	return old.Topic == m.Topic && old.Priority == m.Priority &&
-		sameBytes(old.Key, m.Key) && sameBytes(old.Body, m.Body) &&
-		maps.Equal(old.Options, m.Options) &&
-		slices.EqualFunc(old.Headers, m.Headers, func(a, b core.Header) bool {
-			return a.Name == b.Name && sameBytes(a.Value, b.Value)
-		})
-}
-
-// sameBytes tells nil from empty.
-func sameBytes(a, b []byte) bool {
-	return (a == nil) == (b == nil) && bytes.Equal(a, b)
-}
-
 func (r *record) state() core.State {
 	switch {
 	case r.place == inHand:

@@ -111,7 +111,7 @@ func (s *Store) park(m *core.Message, now time.Time) core.Receipt {
 	b, id := s.place(m, now)
 	b.forget(now)
 	if r, ok := b.records[id]; ok {
-		if !r.sameContent(m) {
+		if !core.SameContent(&r.message, m) {
 			return core.Receipt{ID: id, Sink: m.Sink, Err: core.ErrConflict}
 		}
 		receipt := r.receipt(r.state())

@@ -55,7 +55,7 @@ func (f failure) state(place string) core.State {
 	case "cancelled":
 		return core.Cancelled
 	case "discarded":
-		return core.Dead
+		return core.Discarded
 	case "dead":
 		if f.reason == reasonExpired {
 			return core.Expired

@@ -175,7 +175,7 @@ func (s *Store) Redrive(ctx context.Context, ref core.Ref) (core.Receipt, error)
 
 // Discard implements core.Store.
 func (s *Store) Discard(ctx context.Context, ref core.Ref) (core.Receipt, error) {
-	return s.change(ctx, ref, s.scripts.discard, core.Dead)
+	return s.change(ctx, ref, s.scripts.discard, core.Discarded)
 }
 
 // errMoved tells that a message is not as the caller has seen it any more.
@@ -237,7 +237,7 @@ func (s *Store) readChange(c call, ref core.Ref, bucket int, after core.State) (
 	f := parseFailure(text(reply[3]), millis(reply[2]))
 	r := core.Receipt{ID: ref.ID, Sink: ref.Sink, State: f.state(place), DeliverAt: f.deliverAt,
 		Attempt: f.attempts, Durability: s.durable.level}
-	if settledPlace(place) {
+	if r.State.Settled() {
 		r.DeliverAt = time.Time{}
 	}
 	if number(reply[0]) == 0 {

@@ -68,13 +68,9 @@ func readTaken(reply any, p *pending, newest int) {
 		return
 	}
 	r.Duplicate = true
-	if !settledPlace(place) {
+	if !r.State.Settled() {
 		r.DeliverAt = f.deliverAt
 	}
-}
-
-func settledPlace(place string) bool {
-	return place == "delivered" || place == "cancelled" || place == "discarded"
 }
 
 func text(v any) string {

@@ -21,8 +21,9 @@ import (
 // found, cancelled and moved. What does not fit into the frame needs keys of its own.
 //
 // Lengths are unsigned varints; the body runs to the end of the payload. Equal
-// content makes equal payloads, which is how park.lua tells a repeat from a
-// conflict; so times, which a repeat may have anew, are not in it.
+// content makes equal payloads, which is how park.lua tells most repeats from
+// conflicts; so times, which a repeat may have anew, are not in it, but for those
+// in the options: where payloads differ by little, sameContent tells.
 const (
 	recordFormat = 1
 	// testFormat has one more byte behind the flags. No released version writes it.
@@ -55,22 +56,15 @@ func inFormat(payload []byte, format int) []byte {
 	return payload
 }
 
-// inFirstFormat is the reverse of inFormat. Payloads of equal content are equal in
-// one format only.
-func inFirstFormat(payload string) string {
-	if len(payload) > 2 && payload[0] == testFormat {
-		return string(rune(recordFormat)) + payload[1:2] + payload[3:]
-	}
-	return payload
-}
-
-// sameContent is nil if the record holds the payload, in whatever format;
+// sameContent is nil if the record holds the content of the payload, in whatever format;
 // core.ErrConflict if not, and core.ErrUnavailable if that can't be told here.
 func sameContent(record, payload string, newest int) error {
 	if err := newer(record, newest); err != nil {
 		return fmt.Errorf("park: compare with what has this id: %w: %w", core.ErrUnavailable, err)
 	}
-	if stored, ok := cutTail(record, new(core.Message)); !ok || inFirstFormat(stored) != inFirstFormat(payload) {
+	var stored, sent core.Message
+	before, ok := cutTail(record, &stored)
+	if !ok || decodePayload(before, &stored) != nil || decodePayload(payload, &sent) != nil || !core.SameContent(&stored, &sent) {
 		return core.ErrConflict
 	}
 	return nil
@@ -145,7 +139,11 @@ func decodeRecord(record string, newest int, m *core.Message) error {
 	if err := newer(record, newest); err != nil {
 		return err
 	}
-	r := reader{rest: body}
+	return decodePayload(body, m)
+}
+
+func decodePayload(payload string, m *core.Message) error {
+	r := reader{rest: payload}
 	flags := r.head(m)
 	if r.bad {
 		return errRecord
@@ -210,7 +208,9 @@ type reader struct {
 }
 
 func (r *reader) head(m *core.Message) (flags byte) {
-	r.rest = inFirstFormat(r.rest)
+	if len(r.rest) > 2 && r.rest[0] == testFormat {
+		r.rest = string(rune(recordFormat)) + r.rest[1:2] + r.rest[3:]
+	}
 	if len(r.rest) < 2 || r.rest[0] != recordFormat {
 		r.bad = true
 		return 0

@@ -59,6 +59,7 @@ func everyState(t *suite, store core.Store, o *owner, prefixes ...string) {
 		o.finish(prefix+"-expired", expired("", 0))
 		park(t, store, message(prefix+"-delivered"))
 		o.finish(prefix+"-delivered", delivered(""))
+		discarded(t, store, o, prefix+"-discarded")
 		park(t, store, message(prefix+"-cancelled", later()), message(prefix+"-scheduled", later()))
 		if _, err := store.Cancel(patient(t), ref(prefix+"-cancelled")); err != nil {
 			t.Fatalf("cancel: %v", err)
@@ -74,7 +75,7 @@ func changeFromEachState(t *suite) {
 	store := t.open(1)
 	o := own(t, store, Sink, 1)
 	everyState(t, store, o, "cancel", "reschedule", "redrive", "discard")
-	states := []core.State{core.Scheduled, core.Retrying, core.Delivering, core.Dead, core.Expired, core.Delivered, core.Cancelled}
+	states := []core.State{core.Scheduled, core.Retrying, core.Delivering, core.Dead, core.Expired, core.Delivered, core.Cancelled, core.Discarded}
 	for _, c := range changes() {
 		for _, state := range states {
 			t.Run(c.name+" "+string(state), func(t *testing.T) {
@@ -254,13 +255,9 @@ func redriveStartsAfresh(t *suite) {
 
 func discardIsForGood(t *suite) {
 	store := t.open(1)
-	park(t, store, message("m"))
-	own(t, store, Sink, 1).finish("m", deadLetter("", 1))
-	if _, err := store.Discard(patient(t), ref("m")); err != nil {
-		t.Fatalf("discard: %v", err)
-	}
+	discarded(t, store, own(t, store, Sink, 1), "m")
 	for _, c := range changes() {
-		if receipt, err := c.call(patient(t), store, ref("m")); !errors.Is(err, core.ErrTooLate) || receipt.State != core.Dead {
+		if receipt, err := c.call(patient(t), store, ref("m")); !errors.Is(err, core.ErrTooLate) || receipt.State != core.Discarded {
 			t.Errorf("%s: receipt %+v, err %v", c.name, receipt, err)
 		}
 	}

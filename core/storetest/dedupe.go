@@ -24,17 +24,22 @@ func settleEach(t *suite, store core.Store, o *owner) {
 	if _, err := store.Cancel(patient(t), ref("cancelled")); err != nil {
 		t.Fatalf("cancel: %v", err)
 	}
-	park(t, store, message("dead"))
-	o.finish("dead", deadLetter("", 1))
-	if _, err := store.Discard(patient(t), ref("dead")); err != nil {
-		t.Fatalf("discard: %v", err)
+	discarded(t, store, o, "discarded")
+}
+
+// discarded parks a message, which o gives up, and discards it.
+func discarded(t *suite, store core.Store, o *owner, id string) {
+	park(t, store, message(id))
+	o.finish(id, deadLetter("", 1))
+	if r, err := store.Discard(patient(t), ref(id)); err != nil || r.ID != id || r.Sink != Sink || r.State != core.Discarded {
+		t.Fatalf("discard: receipt %+v, err %v", r, err)
 	}
 }
 
 func settledIsRemembered(t *suite) {
 	store := t.open(1)
 	settleEach(t, store, own(t, store, Sink, 1))
-	for name, state := range map[string]core.State{"delivered": core.Delivered, "cancelled": core.Cancelled, "dead": core.Dead} {
+	for name, state := range map[string]core.State{"delivered": core.Delivered, "cancelled": core.Cancelled, "discarded": core.Discarded} {
 		for _, m := range []*core.Message{message(name), message(name, topic("other"))} {
 			r := parkAgain(t, store, m)
 			if state == core.Cancelled {
@@ -73,7 +78,7 @@ func generatedIsForgotten(t *suite) {
 func windowOff(t *suite) {
 	store := t.Open(t.T, Config{Buckets: 1, DedupeWindow: map[string]time.Duration{Sink: 0}})
 	settleEach(t, store, own(t, store, Sink, 1))
-	for _, name := range []string{"delivered", "cancelled", "dead"} {
+	for _, name := range []string{"delivered", "cancelled", "discarded"} {
 		wantNotFound(t, store, name)
 		park(t, store, message(name, later()))
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ func parkRules() []rule {
 		{"the caller's memory is not kept", callersMemory},
 		{"the same again is a duplicate", sameAgain},
 		{"other content under the same id conflicts", otherContent},
+		{"times in the options are no content", otherTimes},
 		{"the same id twice in one call", twiceInOneCall},
 		{"the same id in two sinks is two messages", twoSinks},
 	}
@@ -222,6 +225,35 @@ func otherContent(t *suite) {
 				t.Errorf("receipt %+v, want %v", r, core.ErrConflict)
 			}
 			wantContent(t, get(t, store, ref("m")).Message, base())
+		})
+	}
+}
+
+// otherTimes: a consumer that was given one message twice publishes both copies again,
+// each with a delay of its own, and a client sets the time of each send.
+func otherTimes(t *suite) {
+	store := t.open(1)
+	first := message("m", later(), body([]byte("b")))
+	first.Options = map[string]string{"o": "1", core.OptionXDelay: "-1000", core.OptionTimestamp: "1700000000"}
+	park(t, store, first)
+	long := strings.Repeat("0", 1024)
+	for name, options := range map[string]map[string]string{
+		"other delay": {"o": "1", core.OptionXDelay: "-999", core.OptionTimestamp: "1700000000"},
+		"other times": {"o": "1", core.OptionXDelay: long, core.OptionTimestamp: long},
+		"no times":    {"o": "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := message("m", later(), body([]byte("b")))
+			m.Options = options
+			if r := parkAgain(t, store, m); r.Err != nil || !r.Duplicate || r.State != core.Scheduled {
+				t.Errorf("receipt %+v, want a duplicate", r)
+			}
+			wantContent(t, get(t, store, ref("m")).Message, first)
+			m.Options = maps.Clone(options)
+			m.Options["o"] = "2"
+			if r := parkAgain(t, store, m); !errors.Is(r.Err, core.ErrConflict) || r.Duplicate {
+				t.Errorf("receipt %+v with another option, want %v", r, core.ErrConflict)
+			}
 		})
 	}
 }

@@ -358,8 +358,8 @@ func (s standing) fits(state string) bool {
 	case "cancelled":
 		return s.phase == cancelled
 	case "dead", "expired":
-		return s.phase == dead || s.phase == gone
-	case discarded:
+		return s.phase == dead
+	case "discarded":
 		return s.phase == gone
 	}
 	return false

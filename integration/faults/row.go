@@ -300,10 +300,6 @@ func (r *run) missing() []*account {
 	return missing
 }
 
-// discarded is the state of what is told to be dead and is among no dead letters: the
-// store remembers no more than that of what was discarded.
-const discarded = "discarded"
-
 // resolve finds out which of the missing were withdrawn by a cancel or a discard whose
 // answer was lost, when they are all that is missing.
 func (r *run) resolve(missing []*account) {
@@ -314,13 +310,10 @@ func (r *run) resolve(missing []*account) {
 	}
 	for _, a := range missing {
 		e := r.get(r.bridges[0], a.name, a.id())
-		if e.State == "dead" && a.any(discarding, unknown) && !r.buried[a.id()] {
-			e.State = discarded
-		}
 		if r.row.voidLate { // what a late call has done shows here
 			r.ledger.note(e)
 		}
-		if e.Outcome == notFound || e.State == "cancelled" || e.State == discarded {
+		if e.Outcome == notFound || e.State == "cancelled" || e.State == "discarded" {
 			r.resolved[a.name] = true
 		}
 	}

@@ -21,7 +21,7 @@ import (
 func republishRows() []*row {
 	return []*row{{number: 56, name: "retry by publishing again", level: "fsync", bridges: 2, rate: 30, set: safeRedis, sink: rabbitWithRetries,
 		shape: (*run).asPublishing, enter: (*run).publishDelayed, nemesis: (*run).killInRetries,
-		fault:    "a consumer of RabbitMQ publishes again what it gets, with its headers and a new x-delay, three times, and at times twice, as it ends before it acknowledges; the bridges are killed with -9 anywhere, around a park, before a settle, in the order of the seed",
+		fault:    "a consumer of RabbitMQ publishes again what it gets, with its headers and a new x-delay, three times, and at times twice with two delays, as it ends before it acknowledges; the bridges are killed with -9 anywhere, around a park, before a settle, in the order of the seed",
 		expected: "each hop arrives; what arrives twice was published twice, or a fault is its reason", perFault: 200, drainIn: 30 * time.Second,
 		needs: map[string]int{"last hop": 100, "published twice": 5, "failpoint": 3, "killed": 1}}}
 }
@@ -91,8 +91,9 @@ func (c *retries) again(d *amqp.Delivery, l landing) (twice bool, err error) {
 		return false, nil
 	}
 	name := hopName(got.Name, hop+1)
+	c.taken++
 	sum := fnv.New64()
-	sum.Write([]byte(name))
+	fmt.Fprintln(sum, name, c.taken) // of two copies each has a delay of its own
 	delay := time.Duration(sum.Sum64() % uint64(longestHopDelay)).Truncate(time.Millisecond)
 	message := amqp.Publishing{MessageId: d.MessageId, DeliveryMode: d.DeliveryMode, Body: d.Body, Headers: maps.Clone(d.Headers)}
 	e := c.publish(entry{Name: name, Content: got.Content}, message, delay)
@@ -100,7 +101,6 @@ func (c *retries) again(d *amqp.Delivery, l landing) (twice bool, err error) {
 	if e.Outcome != done && e.Outcome != anew {
 		return false, fmt.Errorf("publish %s again: %s", name, e.Code)
 	}
-	c.taken++
 	return c.taken%25 == 0 && !d.Redelivered, nil
 }
 

@@ -166,13 +166,13 @@ func (in *incoming) setOptions(from intake.Source, kinds string) {
 		options["priority"] = strconv.Itoa(int(in.Priority))
 	}
 	if !in.Timestamp.IsZero() {
-		options["timestamp"] = strconv.FormatInt(in.Timestamp.Unix(), 10)
+		options[core.OptionTimestamp] = strconv.FormatInt(in.Timestamp.Unix(), 10)
 	}
 	if kinds != "" {
 		options["header_types"] = kinds
 	}
 	if left, ok := in.xDelay(); ok && in.settings.negate {
-		options["x_delay"] = left
+		options[core.OptionXDelay] = left
 	}
 	if in.exchange == nil {
 		return

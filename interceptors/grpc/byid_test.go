@@ -184,8 +184,15 @@ func TestDeadLetters(t *testing.T) {
 	if err != nil || redriven.Receipt.State != bridgev1.State_STATE_SCHEDULED || redriven.Receipt.Attempt != 0 {
 		t.Errorf("got %v %v", redriven, err)
 	}
-	if _, err := f.client.Discard(f.ctx(), &bridgev1.DiscardRequest{Ref: ref("b")}); err != nil {
-		t.Error(err)
+	discarded, err := f.client.Discard(f.ctx(), &bridgev1.DiscardRequest{Ref: ref("b")})
+	if err != nil || discarded.Receipt.State != bridgev1.State_STATE_DISCARDED {
+		t.Errorf("got %v %v", discarded, err)
+	}
+	gone, err := f.client.Get(f.ctx(), &bridgev1.GetRequest{Ref: ref("b")})
+	if want := (&bridgev1.Entry{Message: &bridgev1.Message{Id: "b", Sink: "orders"}, State: bridgev1.State_STATE_DISCARDED}); err != nil || gone.Entry.Due == nil {
+		t.Errorf("got %v %v", gone, err)
+	} else if diff := cmp.Diff(want, gone.Entry, protocmp.Transform(), protocmp.IgnoreFields(want, "due")); diff != "" {
+		t.Error(diff)
 	}
 	_, err = f.client.Redrive(f.ctx(), &bridgev1.RedriveRequest{Ref: ref("waits")})
 	if r := refusalOf(t, err); r.reason != "too_late" {

@@ -53,7 +53,7 @@ func entryOf(e core.Entry, withBody bool) *bridgev1.Entry {
 		Attempt: int32(m.Attempt), MayHaveBeenSent: e.MayHaveBeenSent,
 		Reason: text(e.Reason), Error: text(e.Error), Generated: m.Generated,
 	}
-	if e.State == core.Delivered || e.State == core.Cancelled {
+	if e.State.Settled() {
 		return entry
 	}
 	p := entry.Message
@@ -102,13 +102,15 @@ func stateOf(state core.State) bridgev1.State {
 		return bridgev1.State_STATE_EXPIRED
 	case core.Cancelled:
 		return bridgev1.State_STATE_CANCELLED
+	case core.Discarded:
+		return bridgev1.State_STATE_DISCARDED
 	}
 	return bridgev1.State_STATE_UNSPECIFIED
 }
 
 // coreState is the reverse of stateOf; what is not known is no state of core.
 func coreState(state bridgev1.State) core.State {
-	for _, known := range []core.State{core.Scheduled, core.Delivering, core.Retrying, core.Delivered, core.Dead, core.Expired, core.Cancelled} {
+	for _, known := range []core.State{core.Scheduled, core.Delivering, core.Retrying, core.Delivered, core.Dead, core.Expired, core.Cancelled, core.Discarded} {
 		if stateOf(known) == state {
 			return known
 		}

@@ -267,7 +267,7 @@ func TestDeadLetters(t *testing.T) {
 	if a := f.do("POST", "/v1/dead/a/redrive", ""); a.status != 200 || a.json["state"] != "scheduled" {
 		t.Errorf("got %d %s", a.status, a.text)
 	}
-	if a := f.do("DELETE", "/v1/dead/b", ""); a.status != 200 || a.json["id"] != "b" {
+	if a := f.do("DELETE", "/v1/dead/b", ""); a.status != 200 || a.json["id"] != "b" || a.json["state"] != "discarded" {
 		t.Errorf("got %d %s", a.status, a.text)
 	}
 	if got := f.walk("/v1/dead", "limit=10"); got != "" {

@@ -50,7 +50,7 @@ func newEntryJSON(entry core.Entry, withBody bool) entryJSON {
 		Priority: m.Priority, Attempt: m.Attempt, MayHaveBeenSent: entry.MayHaveBeenSent,
 		Reason: entry.Reason, Error: entry.Error,
 	}
-	if entry.State == core.Delivered || entry.State == core.Cancelled {
+	if entry.State.Settled() {
 		return e
 	}
 	e.BodySize = &entry.BodySize

@@ -49,8 +49,12 @@
 // at the same offset is another message. Records are asked for by the topic's ID, and
 // that is committed with each offset, as metadata: neither is an offset of a topic
 // that is no more taken for one of the topic that has its name, also if the intake was
-// stopped meanwhile. What was made anew while it ran, or after it had committed, is
-// read from its beginning, whatever start says. Where a log was cut, reading goes on
+// stopped meanwhile. A topic that is deleted or recreated while an instance runs is read
+// from its beginning by that instance, whatever start says. But Kafka deletes the group's
+// offsets together with the topic. If it was recreated before an instance started, that
+// one can't tell it from a topic that the group has never read, and start decides: with
+// "latest" what was written before the instance has begun to read is left out. With
+// "earliest", the default, nothing is. Where a log was cut, reading goes on
 // at the cut, with what took the place of the lost records. All of that is logged as
 // an error, and messages of lost records stay parked.
 //

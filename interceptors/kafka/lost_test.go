@@ -162,6 +162,28 @@ func TestTopicMadeAnewWithoutIDs(t *testing.T) {
 	})
 }
 
+// TestTopicRecreatedWhileStopped: Kafka deletes the group's offsets together with a topic,
+// so nothing tells the next one from a topic that the group has never read.
+func TestTopicRecreatedWhileStopped(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	topic := r.topic(".delayed", 1)
+	latest := map[string]any{"start": "latest"}
+	door := r.run(r.intake([]string{topic}, latest))
+	waitFor(t, "it reads", func() bool { return assigned(door) == 1 && r.committed(topic) == 0 })
+	r.fillNamed(topic, 0, 0, 5)
+	r.store.await(t, 5)
+	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 5 })
+	door.stop()
+	r.remake(topic, 1)
+	waitFor(t, "the offsets are deleted", func() bool { return r.committed(topic) < 0 })
+	r.fillNamed(topic, 0, 100, 110) // left out
+	door = r.run(r.intake([]string{topic}, latest))
+	waitFor(t, "it is at the end", func() bool { return assigned(door) == 1 && r.committed(topic) == 10 })
+	r.fillNamed(topic, 0, 5, 6)
+	wantNamed(t, r, topic, 6)
+}
+
 // wantTwice holds that of fill's records 0 to end-1 are parked, and those before
 // twice are so two times.
 func wantTwice(t testing.TB, r *rig, twice, end int) {

@@ -64,7 +64,7 @@ func (s *session) commitPositions(taken positions) (gone []string, err error) {
 // recall returns what the group has of the partitions that are ours; an offset of -1
 // is none. It tries until ctx ends, and then returns nothing.
 func (s *session) recall(ctx context.Context) positions {
-	trouble := intake.Troubles{Log: s.log.With("intake", s.name)}
+	trouble := intake.Troubles{Of: s.parker, Log: s.log.With("intake", s.name)}
 	for ctx.Err() == nil {
 		committed, err := s.committed(ctx)
 		if err == nil {

@@ -83,7 +83,7 @@ const commitPause = 50 * time.Millisecond
 // commit commits what is marked until ctx ends; nil then. With errLogLost one of
 // the topics was not there.
 func (s *session) commit(ctx context.Context) error {
-	trouble := intake.Troubles{Log: s.log.With("intake", s.name)}
+	trouble := intake.Troubles{Of: s.parker, Log: s.log.With("intake", s.name)}
 	for {
 		select {
 		case <-ctx.Done():

@@ -76,7 +76,7 @@ const (
 // They are from before the group is joined, and partitions are shared out after
 // that: what comes to be in between differs from them, and so is found.
 func (m *member) awaitTopics(ctx context.Context) topicCounts {
-	trouble := intake.Troubles{Log: m.log.With("intake", m.name)}
+	trouble := intake.Troubles{Of: m.parker, Log: m.log.With("intake", m.name)}
 	for pause := time.Duration(0); ctx.Err() == nil; pause = awaitEvery {
 		counts, err := m.countTopics(ctx)
 		if err != nil {

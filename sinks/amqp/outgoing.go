@@ -28,8 +28,8 @@ const (
 	optionExpiration      = "expiration_ms"
 	optionMessageID       = "message_id"
 	optionPriority        = "priority"
-	optionTimestamp       = "timestamp"
-	optionXDelay          = "x_delay"
+	optionTimestamp       = core.OptionTimestamp
+	optionXDelay          = core.OptionXDelay
 	optionHeaderTypes     = "header_types"
 )
 

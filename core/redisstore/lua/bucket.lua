@@ -11,7 +11,7 @@
 --   KEYS[2]    msg       hash  id -> record (payload [expiry 6] seq 5 trailer 1)
 --   KEYS[3]    attempts  hash  id -> "attempts deliver_at reason\nerror", only ids that failed
 --   KEYS[4]    dead      zset  member -> ms of death
---   KEYS[5]    done      zset  id -> ms of settling * 4 + 1 delivered, 2 cancelled, 3 dead
+--   KEYS[5]    done      zset  id -> ms of settling * 4 + 1 delivered, 2 cancelled, 3 discarded
 --   KEYS[6..15] due      zset  member -> ms when due, for priorities 0 to 9
 --
 -- A member is the acceptance number, 5 bytes big-endian, and the id: so equal

@@ -16,8 +16,8 @@
 -- Reply: {1 if the caller is to wake its own loop, else 0; now in us;
 --   ms that a due time is at least; the last number given; then for each message that was
 --   not parked: its position from 0, and {state, due, failure} of the same message, with
---   the record if that is of another format, so that the caller is to compare, or {} for a
---   conflict}
+--   the record if the caller is to compare, as that is of another format or differs by
+--   little, or {} for a conflict}
 local call, char, floor, argv = redis.call, string.char, math.floor, ARGV
 local window, up = tonumber(argv[3]), math.ceil(micros / 1000)
 local o = call('HMGET', owner, 'seq', 'prio', 'hand')
@@ -63,16 +63,20 @@ local function standing(first, last, width)
   return taken
 end
 
+-- times is by how much the options that hold times can change the size of a payload: two of
+-- at most 1024 bytes, with their names.
+local times = 2100
+
 -- repeated answers for an id that is taken.
 local function repeated(position, id, record, payload)
   reply[#reply + 1] = position
   reply[#reply + 1] = {}
   if record ~= true then
-    local extra = record:byte(-1) % 2 == 1 and 12 or 6
-    if record:byte(1) ~= payload:byte(1) then -- of another format: the caller compares
-      compare[#reply], payload = true, record:sub(1, #record - extra)
+    local stored = record:sub(1, record:byte(-1) % 2 == 1 and -13 or -7)
+    if stored ~= payload then -- of another format, or with other times: the caller compares
+      if stored:byte(1) == payload:byte(1) and math.abs(#stored - #payload) > times then return end
+      compare[#reply] = true
     end
-    if #record - extra ~= #payload or record:sub(1, #payload) ~= payload then return end
   end
   same[#reply] = id
 end

@@ -49,6 +49,8 @@ const (
 	// A dead letter because expires_at had passed.
 	State_STATE_EXPIRED   State = 6
 	State_STATE_CANCELLED State = 7
+	// It was a dead letter.
+	State_STATE_DISCARDED State = 8
 )
 
 // Enum value maps for State.
@@ -62,6 +64,7 @@ var (
 		5: "STATE_DEAD",
 		6: "STATE_EXPIRED",
 		7: "STATE_CANCELLED",
+		8: "STATE_DISCARDED",
 	}
 	State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
@@ -72,6 +75,7 @@ var (
 		"STATE_DEAD":        5,
 		"STATE_EXPIRED":     6,
 		"STATE_CANCELLED":   7,
+		"STATE_DISCARDED":   8,
 	}
 )
 
@@ -815,8 +819,8 @@ func (x *Receipt) GetMayHaveBeenSent() bool {
 	return false
 }
 
-// Entry is a stored message. Of one that was delivered or cancelled, only id,
-// sink, state and due are known.
+// Entry is a stored message. Of one that was delivered, cancelled or discarded,
+// only id, sink, state and due are known.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With deliver_at and expires_at; in lists without body.
@@ -1750,7 +1754,7 @@ const file_delaybridge_v1_bridge_proto_rawDesc = "" +
 	"\x0eDiscardRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.delaybridge.v1.RefR\x03ref\"D\n" +
 	"\x0fDiscardResponse\x121\n" +
-	"\areceipt\x18\x01 \x01(\v2\x17.delaybridge.v1.ReceiptR\areceipt*\xaa\x01\n" +
+	"\areceipt\x18\x01 \x01(\v2\x17.delaybridge.v1.ReceiptR\areceipt*\xbf\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTATE_SCHEDULED\x10\x01\x12\x14\n" +
@@ -1760,7 +1764,8 @@ const file_delaybridge_v1_bridge_proto_rawDesc = "" +
 	"\n" +
 	"STATE_DEAD\x10\x05\x12\x11\n" +
 	"\rSTATE_EXPIRED\x10\x06\x12\x13\n" +
-	"\x0fSTATE_CANCELLED\x10\a2\xcb\x05\n" +
+	"\x0fSTATE_CANCELLED\x10\a\x12\x13\n" +
+	"\x0fSTATE_DISCARDED\x10\b2\xcb\x05\n" +
 	"\rBridgeService\x12J\n" +
 	"\aPublish\x12\x1e.delaybridge.v1.PublishRequest\x1a\x1f.delaybridge.v1.PublishResponse\x12`\n" +
 	"\rPublishStream\x12$.delaybridge.v1.PublishStreamRequest\x1a%.delaybridge.v1.PublishStreamResponse(\x010\x01\x12>\n" +
