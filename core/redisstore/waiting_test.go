@@ -81,7 +81,8 @@ func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
 func TestRenewedThoughOtherCallsHang(t *testing.T) {
 	t.Parallel()
 	config := freshConfig(t)
-	config.Ownership = 20 * time.Second // what is lost meanwhile is not owned anew
+	config.Addrs = []string{servers.Redis(t, servers.RedisOptions{}).Addr()} // others empty the shared one
+	config.Ownership = 20 * time.Second                                      // what is lost meanwhile is not owned anew
 	s := open(t, config)
 	var free sync.RWMutex // taken: heartbeats and announcements stand still, though their time is over
 	var renewals atomic.Int64
