@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,9 +81,8 @@ func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
 // answer; the client library may wait for longer than it is told to.
 func TestRenewedThoughOtherCallsHang(t *testing.T) {
 	t.Parallel()
-	config := freshConfig(t)
-	config.Addrs = []string{servers.Redis(t, servers.RedisOptions{}).Addr()} // others empty the shared one
-	config.Ownership = 20 * time.Second                                      // what is lost meanwhile is not owned anew
+	config := Config{Addrs: []string{servers.Redis(t, servers.RedisOptions{}).Addr()}, Ownership: 20 * time.Second, // what is lost meanwhile is not owned anew
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	s := open(t, config)
 	var free sync.RWMutex // taken: heartbeats and announcements stand still, though their time is over
 	var renewals atomic.Int64
