@@ -86,11 +86,11 @@ func (b *bucket) ask(ctx context.Context, max int) ([]any, core.Batch, error) {
 	if len(b.hand) == 0 { // else Redis refuses, and what is in flight keeps its number
 		b.takes++
 	}
-	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max+b.newer.count, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
 	at := &b.store.takes
 	if b.failing {
-		at = &b.store.failing
+		at, max = &b.store.failing, min(max, failingTake)
 	}
+	c := newCall(ctx, b.store.scripts.take, b.keys, b.token, min(max+b.newer.count, core.MaxTake), b.store.config.window(b.sink), maxTakeBytes, b.takes)
 	sent, err := b.run(ctx, at, c)
 	received := time.Now()
 	if err != nil {
@@ -131,9 +131,13 @@ func (b *bucket) run(ctx context.Context, s *slots, c call) (sent time.Time, err
 	if err != nil {
 		return time.Time{}, fmt.Errorf("wait for a slot at the server of %s: %w: %w", b, core.ErrUnavailable, err)
 	}
-	defer leave()
 	sent = time.Now()
 	b.store.run(ctx, b.store.serving, c)
+	if s == &b.store.failing {
+		time.AfterFunc(min(restShare*time.Since(sent), maxRest), leave)
+	} else {
+		leave()
+	}
 	return sent, nil
 }
 

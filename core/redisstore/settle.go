@@ -7,10 +7,13 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// settlePart is of how many messages that failed one call tells at most. Each is several
-// times the work of one that was delivered, and what other sinks want of Redis waits
-// meanwhile.
-const settlePart = 50
+// Each message that failed is several times the work of one that was delivered, and what
+// other sinks want of Redis waits meanwhile. So settlePart is of how many one call tells at
+// most, and failingTake how many are taken at once where many have failed.
+const (
+	settlePart  = 25
+	failingTake = 100
+)
 
 // settle is Settle also when this process knows of nothing in hand.
 func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {

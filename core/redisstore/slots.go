@@ -3,16 +3,21 @@ package redisstore
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // How many takes, and how many settles, are at one server at once. A server runs one
 // script at a time: more would only have renewals and what producers ask for wait behind
-// them. Calls about messages that fail take longer.
+// them. Calls about messages that fail take longer, so the server rests from them for
+// twice as long as one took before the next: however many messages fail, two thirds of
+// its time are left for the others.
 const (
 	callsAtOnce   = 8
 	failingAtOnce = 1
+	restShare     = 2
+	maxRest       = 100 * time.Millisecond // a server that does not answer rests anyway
 )
 
 // slots bound how many calls of one kind are at a server at once. Who waits for
