@@ -9,7 +9,7 @@ import (
 )
 
 // One call of each benchmark is one message of 200 bytes, stored in memory by a
-// door in the same process.
+// listener in the same process.
 
 func BenchmarkPublish(b *testing.B) {
 	_, c := benchFixture(b)
@@ -36,7 +36,7 @@ func BenchmarkPublishBatch(b *testing.B) {
 	}
 }
 
-func benchFixture(b *testing.B) (*door, *client.Client) {
+func benchFixture(b *testing.B) (*listener, *client.Client) {
 	b.Helper()
 	d, c := fixture(b)
 	d.store.off = true

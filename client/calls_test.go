@@ -13,7 +13,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/client"
 	"github.com/delaybridge/delaybridge/core"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 )
 
 func TestLookAndChange(t *testing.T) {
@@ -94,7 +94,7 @@ func TestCallsByIDFail(t *testing.T) {
 
 func TestList(t *testing.T) {
 	ctx := context.Background()
-	d := newDoor(t, httpdoor.Config{}, &core.Dispatcher{Name: "a"}, &core.Dispatcher{Name: "b"})
+	d := newListener(t, httplistener.Config{}, &core.Dispatcher{Name: "a"}, &core.Dispatcher{Name: "b"})
 	c := d.client(t, client.Config{})
 	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	var batch []client.Message
@@ -158,7 +158,7 @@ func (refusing) Close() error { return nil }
 func TestDeadLetters(t *testing.T) {
 	ctx := context.Background()
 	sink := &core.Dispatcher{Name: "orders", Sink: refusing{}}
-	d := newDoor(t, httpdoor.Config{}, sink)
+	d := newListener(t, httplistener.Config{}, sink)
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error)
 	go func() { ended <- d.store.Serve(serving, "orders", sink.Run) }()

@@ -12,9 +12,9 @@ import (
 // that it is. The Receipt has the ID in any case: to publish again after
 // ErrUnknown, set Message.ID to it. m is not changed, nor kept.
 func (c *Client) Publish(ctx context.Context, m Message) (Receipt, error) {
-	p := newParcel(&m)
+	p := newBatch(&m)
 	if p.err == nil {
-		c.deliver(ctx, []*parcel{p})
+		c.deliver(ctx, []*batch{p})
 	}
 	if p.err != nil {
 		return p.receipt, p.err
@@ -28,12 +28,12 @@ func (c *Client) Publish(ctx context.Context, m Message) (Receipt, error) {
 // ones of the same batch. What comes after messages that failed for want of a
 // bridge is given up with them.
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) ([]Receipt, error) {
-	parcels := make([]*parcel, len(messages))
-	good := make([]*parcel, 0, len(messages))
+	batches := make([]*batch, len(messages))
+	good := make([]*batch, 0, len(messages))
 	for n := range messages {
-		parcels[n] = newParcel(&messages[n])
-		if parcels[n].err == nil {
-			good = append(good, parcels[n])
+		batches[n] = newBatch(&messages[n])
+		if batches[n].err == nil {
+			good = append(good, batches[n])
 		}
 	}
 	for len(good) > 0 {
@@ -45,12 +45,12 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) ([]Receip
 		}
 		good = good[n:]
 	}
-	return results(parcels)
+	return results(batches)
 }
 
-func results(parcels []*parcel) ([]Receipt, error) {
-	receipts, errs, failed := make([]Receipt, len(parcels)), make(BatchError, len(parcels)), false
-	for n, p := range parcels {
+func results(batches []*batch) ([]Receipt, error) {
+	receipts, errs, failed := make([]Receipt, len(batches)), make(BatchError, len(batches)), false
+	for n, p := range batches {
 		receipts[n] = p.receipt
 		if p.err != nil {
 			errs[n], failed = p.err, true
@@ -62,16 +62,16 @@ func results(parcels []*parcel) ([]Receipt, error) {
 	return receipts, nil
 }
 
-// parcel is one message on its way.
-type parcel struct {
+// batch is one message on its way.
+type batch struct {
 	line    []byte // its JSON
 	receipt Receipt
 	err     *Error
 	doubt   bool // it may have been stored by a try before
 }
 
-func newParcel(m *Message) *parcel {
-	p := &parcel{receipt: Receipt{ID: m.ID, Sink: m.Sink}}
+func newBatch(m *Message) *batch {
+	p := &batch{receipt: Receipt{ID: m.ID, Sink: m.Sink}}
 	if p.receipt.ID == "" {
 		// 26 characters, of which a store keeps as many as 28 at no extra cost.
 		p.receipt.ID = rand.Text()
@@ -80,33 +80,33 @@ func newParcel(m *Message) *parcel {
 	return p
 }
 
-// fits tells how many of the first parcels make one request.
-func (c *Client) fits(parcels []*parcel) int {
+// fits tells how many of the first batches make one request.
+func (c *Client) fits(batches []*batch) int {
 	size := 0
-	for n, p := range parcels {
+	for n, p := range batches {
 		if size += len(p.line) + 1; n == c.maxBatch || n > 0 && size > c.maxBatchBytes {
 			return n
 		}
 	}
-	return len(parcels)
+	return len(batches)
 }
 
-// deliver has parcels of one request stored, with as many tries as there is
+// deliver has batches of one request stored, with as many tries as there is
 // time for.
-func (c *Client) deliver(ctx context.Context, parcels []*parcel) {
+func (c *Client) deliver(ctx context.Context, batches []*batch) {
 	for tries := c.begin(); ; {
-		err := c.post(ctx, parcels)
-		if err != nil && tooMany(err) && len(parcels) > 1 {
-			half := len(parcels) / 2
-			c.deliver(ctx, parcels[:half])
-			if gone := goneWith(parcels[:half]); gone != nil {
-				giveUp(parcels[half:], gone)
+		err := c.post(ctx, batches)
+		if err != nil && tooMany(err) && len(batches) > 1 {
+			half := len(batches) / 2
+			c.deliver(ctx, batches[:half])
+			if gone := goneWith(batches[:half]); gone != nil {
+				giveUp(batches[half:], gone)
 				return
 			}
-			c.deliver(ctx, parcels[half:])
+			c.deliver(ctx, batches[half:])
 			return
 		}
-		if parcels = unsettled(parcels); len(parcels) == 0 || !tries.pause(ctx, parcels[0].err) {
+		if batches = unsettled(batches); len(batches) == 0 || !tries.pause(ctx, batches[0].err) {
 			return
 		}
 	}
@@ -117,11 +117,11 @@ func tooMany(err *Error) bool {
 	return err.Status == http.StatusRequestEntityTooLarge || err.Code == codeInvalid && err.Field == "batch"
 }
 
-// unsettled returns the parcels that may be tried again; of these, the one that
+// unsettled returns the batches that may be tried again; of these, the one that
 // is to wait longest comes first.
-func unsettled(parcels []*parcel) []*parcel {
-	var left []*parcel
-	for _, p := range parcels {
+func unsettled(batches []*batch) []*batch {
+	var left []*batch
+	for _, p := range batches {
 		if p.err == nil || !p.err.again {
 			continue
 		}
@@ -132,9 +132,9 @@ func unsettled(parcels []*parcel) []*parcel {
 	return left
 }
 
-// goneWith returns the error of a parcel that failed not by its own fault.
-func goneWith(parcels []*parcel) *Error {
-	for _, p := range parcels {
+// goneWith returns the error of a batch that failed not by its own fault.
+func goneWith(batches []*batch) *Error {
+	for _, p := range batches {
 		if p.err != nil && (p.err.again || p.err.whole) {
 			return p.err
 		}
@@ -142,9 +142,9 @@ func goneWith(parcels []*parcel) *Error {
 	return nil
 }
 
-// giveUp leaves parcels unsent that would fare no better than the one before.
-func giveUp(parcels []*parcel, err *Error) {
-	for _, p := range parcels {
+// giveUp leaves batches unsent that would fare no better than the one before.
+func giveUp(batches []*batch, err *Error) {
+	for _, p := range batches {
 		unsent := *err
 		if unsent.Unknown = false; unsent.Code == codeUnknown {
 			unsent.Code = codeUnavailable
@@ -153,19 +153,19 @@ func giveUp(parcels []*parcel, err *Error) {
 	}
 }
 
-// post makes one try and notes what became of each parcel. The error is that of
+// post makes one try and notes what became of each batch. The error is that of
 // the request as a whole.
-func (c *Client) post(ctx context.Context, parcels []*parcel) *Error {
-	r := requestOf(parcels)
+func (c *Client) post(ctx context.Context, batches []*batch) *Error {
+	r := requestOf(batches)
 	body, err := c.send(ctx, r)
 	if err == nil {
-		err = note(parcels, r, body)
+		err = note(batches, r, body)
 	}
 	if err == nil {
 		return nil
 	}
-	err.whole = len(parcels) > 1 || !ownFault(err)
-	for _, p := range parcels {
+	err.whole = len(batches) > 1 || !ownFault(err)
+	for _, p := range batches {
 		own := *err
 		p.fail(&own)
 	}
@@ -182,36 +182,36 @@ func ownFault(err *Error) bool {
 	return false
 }
 
-func requestOf(parcels []*parcel) request {
-	if len(parcels) == 1 {
-		return request{http.MethodPost, "/v1/messages", formJSON, parcels[0].line}
+func requestOf(batches []*batch) request {
+	if len(batches) == 1 {
+		return request{http.MethodPost, "/v1/messages", formJSON, batches[0].line}
 	}
-	lines := make([][]byte, len(parcels))
-	for n, p := range parcels {
+	lines := make([][]byte, len(batches))
+	for n, p := range batches {
 		lines[n] = p.line
 	}
 	return request{http.MethodPost, "/v1/messages/batch", formNDJSON, bytes.Join(lines, []byte("\n"))}
 }
 
 // note reads the answer to a request that was taken: a receipt, or a line with a
-// receipt or a problem for each parcel. The error is of the answer as a whole.
-func note(parcels []*parcel, r request, body []byte) *Error {
+// receipt or a problem for each batch. The error is of the answer as a whole.
+func note(batches []*batch, r request, body []byte) *Error {
 	if r.form == formJSON {
-		parcels[0].settle(r, body)
+		batches[0].settle(r, body)
 		return nil
 	}
 	lines := bytes.Split(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"))
-	if len(lines) != len(parcels) {
+	if len(lines) != len(batches) {
 		return unreadable(r, errors.New("it has another number of lines than were sent"))
 	}
-	for n, p := range parcels {
+	for n, p := range batches {
 		p.settle(r, lines[n])
 	}
 	return nil
 }
 
 // settle notes the receipt or problem that text is.
-func (p *parcel) settle(r request, text []byte) {
+func (p *batch) settle(r request, text []byte) {
 	receipt, err := readReceipt(text, p.receipt.ID)
 	if err == nil {
 		p.receipt, p.err = receipt, nil
@@ -227,7 +227,7 @@ func (p *parcel) settle(r request, text []byte) {
 
 // fail notes why a try failed. A conflict is with the content of another, so no
 // try before can have stored this one.
-func (p *parcel) fail(err *Error) {
+func (p *batch) fail(err *Error) {
 	p.doubt = p.doubt || err.Unknown
 	err.Unknown = p.doubt && err.Code != codeConflict
 	p.err = err

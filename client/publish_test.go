@@ -16,7 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/client"
 	"github.com/delaybridge/delaybridge/core"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 )
 
 func TestMessageArrivesAsItIs(t *testing.T) {
@@ -199,7 +199,7 @@ func messages(n, size int) []client.Message {
 	return list
 }
 
-func (d *door) parkedOnce(t *testing.T, n int) {
+func (d *listener) parkedOnce(t *testing.T, n int) {
 	t.Helper()
 	if len(d.store.parked) != n {
 		t.Fatalf("%d messages were parked, want %d", len(d.store.parked), n)
@@ -213,7 +213,7 @@ func (d *door) parkedOnce(t *testing.T, n int) {
 
 func TestBatchIsSplitToTheLimits(t *testing.T) {
 	tests := map[string]struct {
-		door     httpdoor.Config
+		listener httplistener.Config
 		config   client.Config
 		n, size  int
 		requests int
@@ -224,13 +224,13 @@ func TestBatchIsSplitToTheLimits(t *testing.T) {
 		"as configured":      {n: 7, config: client.Config{MaxBatch: 3}, requests: 3},
 		"one larger than it": {n: 3, size: 2000, config: client.Config{MaxBatchBytes: 1000}, requests: 3},
 		// 8 lines, 4 + 4, and each of them in halves
-		"the bridge allows fewer":     {n: 8, door: httpdoor.Config{MaxBatch: 2}, requests: 7},
-		"the bridge allows less":      {n: 4, size: 300, door: httpdoor.Config{MaxBatchBytes: 1000}, requests: 3},
-		"the bridge allows next to 0": {n: 2, size: 300, door: httpdoor.Config{MaxBatchBytes: 1}, requests: 3},
+		"the bridge allows fewer":     {n: 8, listener: httplistener.Config{MaxBatch: 2}, requests: 7},
+		"the bridge allows less":      {n: 4, size: 300, listener: httplistener.Config{MaxBatchBytes: 1000}, requests: 3},
+		"the bridge allows next to 0": {n: 2, size: 300, listener: httplistener.Config{MaxBatchBytes: 1}, requests: 3},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := newDoor(t, test.door)
+			d := newListener(t, test.listener)
 			receipts, err := d.client(t, test.config).PublishBatch(context.Background(), messages(test.n, test.size))
 			if err != nil {
 				t.Fatal(err)
@@ -253,7 +253,7 @@ func TestOneMessageARequest(t *testing.T) {
 	for name, bad := range map[string]client.Message{
 		"invalid": {Topic: "t", Delay: -1}, "too large": {Topic: "t", Body: make([]byte, 1<<20)}, "taken": {ID: "m-0", Topic: "t", Body: []byte("other")},
 	} {
-		d := newDoor(t, httpdoor.Config{})
+		d := newListener(t, httplistener.Config{})
 		list := messages(2, 1)
 		_, err := d.client(t, client.Config{MaxBatch: 1}).PublishBatch(context.Background(), []client.Message{list[0], bad, list[1]})
 		b, _ := errors.AsType[client.BatchError](err)

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/client"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 )
 
-// TestLostReplyStoresOnce: the door does what it is asked, and the connection
+// TestLostReplyStoresOnce: the listener does what it is asked, and the connection
 // breaks before the answer.
 func TestLostReplyStoresOnce(t *testing.T) {
 	t.Run("publish", func(t *testing.T) {
@@ -334,7 +334,7 @@ func TestBatchGivesUpTogether(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	d := newDoor(t, httpdoor.Config{Tokens: []string{"0123456789abcdef"}})
+	d := newListener(t, httplistener.Config{Tokens: []string{"0123456789abcdef"}})
 	good, bad := d.client(t, client.Config{Token: "0123456789abcdef"}), d.client(t, client.Config{Token: "nonsense"})
 	if _, err := good.Publish(context.Background(), client.Message{Topic: "t"}); err != nil {
 		t.Error(err)
@@ -346,7 +346,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	d := newDoor(t, httpdoor.Config{})
+	d := newListener(t, httplistener.Config{})
 	web := httptest.NewTLSServer(d)
 	defer web.Close()
 	trusting := web.Client().Transport.(*http.Transport).TLSClientConfig

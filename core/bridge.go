@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Door is one way in: a listener or a source.
-type Door struct {
+// Input is one way in: a listener or a source.
+type Input struct {
 	Name string // as errors are to name it, such as "HTTP listener"
 	// Run serves until ctx ends, then lets what it has begun finish, and returns.
 	// An error ends the Bridge.
 	Run func(ctx context.Context) error
 }
 
-// Bridge starts and joins everything: the doors, the dispatchers and the store.
+// Bridge starts and joins everything: the listeners and sources, the dispatchers and the store.
 type Bridge struct {
-	Store Store
-	Sinks []*Dispatcher
-	Doors []Door
+	Store  Store
+	Sinks  []*Dispatcher
+	Inputs []Input
 	// StopTimeout bounds how long each stage of the shutdown may take; 30 s.
 	StopTimeout time.Duration
 	Log         *slog.Logger // nil discards
@@ -30,23 +30,23 @@ type Bridge struct {
 const defaultStopTimeout = 30 * time.Second
 
 // Run works until ctx ends or a part fails, then shuts down in the direction of
-// the flow: doors close, batches in hand are settled, buckets are handed over,
+// the flow: listeners and sources close, batches in flight are settled, buckets are handed over,
 // sinks close, the store closes. It returns when all have ended or a stage has
 // outlived StopTimeout, with the errors of all. Run it once.
 func (b *Bridge) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	doors, dispatchers := newStage(ctx, "doors", fail), newStage(ctx, "dispatchers", fail)
+	inputs, dispatchers := newStage(ctx, "listeners and sources", fail), newStage(ctx, "dispatchers", fail)
 	for _, d := range b.Sinks {
 		dispatchers.run("serve sink "+d.Name, func(ctx context.Context) error {
 			return b.Store.Serve(ctx, d.Name, d.Run)
 		})
 	}
-	for _, door := range b.Doors {
-		doors.run(door.Name, door.Run)
+	for _, input := range b.Inputs {
+		inputs.run(input.Name, input.Run)
 	}
 	<-ctx.Done()
-	err := doors.stop(b.stopTimeout())
+	err := inputs.stop(b.stopTimeout())
 	err = errors.Join(err, dispatchers.stop(b.stopTimeout()))
 	for _, d := range b.Sinks {
 		d.summary.Flush()

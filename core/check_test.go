@@ -95,7 +95,7 @@ func TestCheckEndsWithTheRequest(t *testing.T) {
 	})
 }
 
-// TestCheckWithoutSense: a Check with too few verdicts tells nothing, so that nothing is
+// TestCheckWithoutSense: a Check with too few results tells nothing, so that nothing is
 // accepted; what is for others is.
 func TestCheckWithoutSense(t *testing.T) {
 	in, _ := accepting(&checking{check: func(context.Context, []*core.Message) error { return core.BatchError{nil} }})

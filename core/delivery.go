@@ -43,17 +43,17 @@ func (l *bucketLoop) deliver(ctx context.Context, batch []*Message, probe bool) 
 
 // afterPanic has what was tried again after a panic spend the attempt in any case: a
 // sink that panics may have sent all of a batch.
-func afterPanic(err error, verdicts BatchError) BatchError {
+func afterPanic(err error, results BatchError) BatchError {
 	if !errors.Is(err, errPanic) {
-		return verdicts
+		return results
 	}
-	for n, verdict := range verdicts {
-		class := ClassOf(verdict)
-		if verdict != nil && (errors.Is(verdict, ErrNotTried) || class == Blocked || class == TopicBlocked) {
-			verdicts[n] = uncertain{err}
+	for n, result := range results {
+		class := ClassOf(result)
+		if result != nil && (errors.Is(result, ErrNotTried) || class == Blocked || class == TopicBlocked) {
+			results[n] = uncertain{err}
 		}
 	}
-	return verdicts
+	return results
 }
 
 // oneSpoilsAll tells whether a batch failed as a whole in a way that is said of
@@ -69,25 +69,25 @@ func oneSpoilsAll(err error) bool {
 	return errors.Is(err, errPanic) || class == Permanent || class == TopicBlocked
 }
 
-// spread makes one verdict a message out of err.
+// spread makes one result a message out of err.
 func spread(err error, n int) BatchError {
 	if batch, ok := errors.AsType[BatchError](err); ok && len(batch) == n {
 		return batch
 	}
-	verdicts := make(BatchError, n)
-	for i := range verdicts {
-		verdicts[i] = err
+	results := make(BatchError, n)
+	for i := range results {
+		results[i] = err
 	}
-	return verdicts
+	return results
 }
 
 // call makes one call of the sink, and returns its number among the sink's calls. Other
-// calls go on beside it, unless its message is a suspect.
+// calls go on at the same time, unless its message is a suspect.
 func (l *bucketLoop) call(ctx context.Context, batch []*Message) (uint64, error) {
 	call := l.evidence.begin(l.evidence.suspects(batch))
-	if context.Cause(ctx) == ErrOwnershipLost {
+	if context.Cause(ctx) == ErrLeaseLost {
 		l.evidence.end(call, false)
-		return 0, ErrOwnershipLost // another owner may have sent it already
+		return 0, ErrLeaseLost // another owner may have sent it already
 	}
 	err := l.within(ctx, batch)
 	each, ok := errors.AsType[BatchError](err)
@@ -95,13 +95,13 @@ func (l *bucketLoop) call(ctx context.Context, batch []*Message) (uint64, error)
 	return call, err
 }
 
-// within is one Deliver within its deadline. It ends early only if ownership is
-// lost: a bucket that is merely wanted back may finish what is in hand.
+// within is one Deliver within its deadline. It ends early only if the lease is
+// lost: a bucket that is merely wanted back may finish what is in flight.
 func (l *bucketLoop) within(ctx context.Context, batch []*Message) error {
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
-		if context.Cause(ctx) == ErrOwnershipLost {
+		if context.Cause(ctx) == ErrLeaseLost {
 			cancel()
 		}
 	})()

@@ -25,7 +25,7 @@ type Dispatcher struct {
 	MaxBatch int
 	Log      *slog.Logger // nil discards
 
-	gate     gate
+	breaker  breaker
 	evidence evidence
 	totals   totals
 	summary  LogSummary
@@ -59,11 +59,11 @@ func (d *Dispatcher) Totals() Totals { return d.totals.read() }
 
 // Paused tells why the sink's messages are being held back, and since when; an
 // empty reason means that they are not.
-func (d *Dispatcher) Paused() (reason string, since time.Time) { return d.gate.paused() }
+func (d *Dispatcher) Paused() (reason string, since time.Time) { return d.breaker.paused() }
 
 // Run takes what is due from bucket, delivers, settles and waits, until ctx
-// ends; then it settles what is in hand and returns nil. It returns an error if
-// the store fails or ownership is lost; then it may be run again.
+// ends; then it settles what is in flight and returns nil. It returns an error if
+// the store fails or the lease is lost; then it may be run again.
 func (d *Dispatcher) Run(ctx context.Context, bucket Bucket) error {
 	loop := bucketLoop{Dispatcher: d, bucket: bucket}
 	for ctx.Err() == nil {
@@ -92,23 +92,23 @@ func (l *bucketLoop) step(ctx context.Context) error {
 	if !l.awaitStuck(ctx) {
 		return nil
 	}
-	pass, ok := l.gate.enter(ctx, l)
+	permit, ok := l.breaker.acquire(ctx, l)
 	if !ok {
 		return nil
 	}
 	asked := time.Now()
-	batch, err := l.bucket.Take(ctx, l.limit(pass))
+	batch, err := l.bucket.Take(ctx, l.limit(permit))
 	if err != nil {
-		pass.leave()
+		permit.release()
 		return unlessEnded(ctx, "take from", l.bucket, err)
 	}
 	if len(batch.Messages) == 0 {
-		pass.leave()
+		permit.release()
 		l.careful = 0
 		return unlessEnded(ctx, "wait on", l.bucket, l.bucket.Wait(ctx, batch.Next))
 	}
 	if l.careful == 0 && anyCutOff(batch.Messages) {
-		pass.leave()
+		permit.release()
 		l.careful = len(batch.Messages)
 		return l.settle(ctx, nil)
 	}
@@ -117,7 +117,7 @@ func (l *bucketLoop) step(ctx context.Context) error {
 		batch.Local = asked
 	}
 	storeNow := func() time.Time { return batch.Now.Add(time.Since(batch.Local)) }
-	outcomes := l.work(ctx, batch, storeNow, pass)
+	outcomes := l.work(ctx, batch, storeNow, permit)
 	if err := l.settle(ctx, outcomes); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (l *bucketLoop) step(ctx context.Context) error {
 // probeTake is how many messages a probe chooses from.
 const probeTake = 100
 
-func (l *bucketLoop) limit(p pass) int {
+func (l *bucketLoop) limit(p permit) int {
 	switch {
 	case l.careful > 0:
 		return 1
@@ -166,7 +166,7 @@ func (l *bucketLoop) awaitStuck(ctx context.Context) bool {
 // work turns a batch into outcomes: first what is not to be delivered any more,
 // then what the sink says of the rest. Messages without an outcome stay as they
 // are.
-func (l *bucketLoop) work(ctx context.Context, batch Batch, storeNow func() time.Time, p pass) []Outcome {
+func (l *bucketLoop) work(ctx context.Context, batch Batch, storeNow func() time.Time, p permit) []Outcome {
 	outcomes := make([]Outcome, 0, len(batch.Messages))
 	live := batch.Messages[:0:0]
 	for _, m := range batch.Messages {
@@ -177,12 +177,12 @@ func (l *bucketLoop) work(ctx context.Context, batch Batch, storeNow func() time
 		live = append(live, m)
 	}
 	if len(live) == 0 {
-		p.leave()
+		p.release()
 		return outcomes
 	}
 	err := l.deliver(ctx, live, p.probe)
-	p.cut = context.Cause(ctx) == ErrOwnershipLost
-	return append(outcomes, l.judge(live, err, storeNow(), p)...)
+	p.cut = context.Cause(ctx) == ErrLeaseLost
+	return append(outcomes, l.classify(live, err, storeNow(), p)...)
 }
 
 // over tells whether m is past its expiry, or a crash has cut off its last
@@ -216,9 +216,9 @@ const (
 	settleMaxPause = time.Second
 )
 
-// settle tells the store the outcomes, and again if the store is away: what is
+// settle tells the store the outcomes, and again if the store is unreachable: what is
 // not settled will be sent twice. It goes on when ctx has ended, within bounds,
-// but not when ownership is lost.
+// but not when the lease is lost.
 func (l *bucketLoop) settle(ctx context.Context, outcomes []Outcome) error {
 	pause := 10 * time.Millisecond
 	for try := 1; ; try++ {
@@ -227,7 +227,7 @@ func (l *bucketLoop) settle(ctx context.Context, outcomes []Outcome) error {
 			l.totals.settled(outcomes)
 			return nil
 		}
-		lost := errors.Is(err, ErrOwnershipLost) || context.Cause(ctx) == ErrOwnershipLost
+		lost := errors.Is(err, ErrLeaseLost) || context.Cause(ctx) == ErrLeaseLost
 		if lost || try == settleRetries {
 			return fmt.Errorf("settle %d of %s: %w", len(outcomes), l.bucket, err)
 		}

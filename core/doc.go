@@ -2,7 +2,7 @@
 // has them parked, and delivers them when they are due. It knows no Redis, no
 // broker and no HTTP; it imports the standard library only.
 //
-//	producer ─▶ door ─▶ Interceptor.Accept ─▶ Store.Park ┄┄ parked in buckets ┄┄ Store.Serve
+//	producer ─▶ listener, source ─▶ Interceptor.Accept ─▶ Store.Park ┄┄ parked in buckets ┄┄ Store.Serve
 //	                                                                                │ one goroutine per owned Bucket
 //	consumer ◀─ broker ◀─ Sink.Deliver ◀─ Dispatcher: Take ─▶ Deliver ─▶ Settle ─▶ Wait
 //

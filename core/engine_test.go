@@ -77,7 +77,7 @@ func TestRetryBacksOffAndIsOverridable(t *testing.T) {
 	})
 }
 
-func TestAttemptsSpentIsADeadLetterAndRedriveStartsAnew(t *testing.T) {
+func TestAttemptsSpentIsADeadLetterAndRedriveStartsAgain(t *testing.T) {
 	inWorld(t, orders(nil), func(w *world) {
 		sink := w.sinks["orders"]
 		sink.answers(failing(errBroker))
@@ -99,13 +99,13 @@ func TestAttemptsSpentIsADeadLetterAndRedriveStartsAnew(t *testing.T) {
 func TestPermanentIsDeadAtOnceAndSparesNeighbours(t *testing.T) {
 	inWorld(t, orders(nil), func(w *world) {
 		w.sinks["orders"].answers(func(batch []*core.Message) error {
-			verdicts := make(core.BatchError, len(batch))
+			results := make(core.BatchError, len(batch))
 			for n, m := range batch {
 				if m.ID == "bad" {
-					verdicts[n] = core.Classify(core.Permanent, errBroker)
+					results[n] = core.Classify(core.Permanent, errBroker)
 				}
 			}
-			return verdicts
+			return results
 		})
 		w.accept(message("a", time.Second), message("bad", time.Second), message("b", time.Second))
 		time.Sleep(2 * time.Second)
@@ -203,14 +203,14 @@ func TestTopicBlockedSpendsNoAttemptAndLetsOthersGo(t *testing.T) {
 		sink := w.sinks["orders"]
 		tries := 0
 		sink.answers(func(batch []*core.Message) error {
-			verdicts := make(core.BatchError, len(batch))
+			results := make(core.BatchError, len(batch))
 			for n, m := range batch {
 				if m.Topic == "missing" {
 					tries++
-					verdicts[n] = core.Classify(core.TopicBlocked, errBroker)
+					results[n] = core.Classify(core.TopicBlocked, errBroker)
 				}
 			}
-			return verdicts
+			return results
 		})
 		w.accept(message("lost", 0, func(m *core.Message) { m.Topic = "missing" }, option("retry.max_attempts", "2")), message("fine", time.Second))
 		time.Sleep(24 * time.Hour)
@@ -272,7 +272,7 @@ func TestSinkThatIgnoresItsDeadlineIsNotCalledTwice(t *testing.T) {
 	})
 }
 
-func TestStopSettlesWhatIsInHandAndClosesInOrder(t *testing.T) {
+func TestStopSettlesWhatIsInFlightAndClosesInOrder(t *testing.T) {
 	inWorld(t, orders(nil), func(w *world) {
 		sink := w.sinks["orders"]
 		sink.answers(func([]*core.Message) error {
@@ -297,11 +297,11 @@ func TestStopSettlesWhatIsInHandAndClosesInOrder(t *testing.T) {
 	})
 }
 
-func TestDoorThatFailsEndsTheBridge(t *testing.T) {
+func TestInputThatFailsEndsTheBridge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("address in use")
 		other := false
-		bridge := &core.Bridge{Store: memstore.New(memstore.Config{}), Doors: []core.Door{
+		bridge := &core.Bridge{Store: memstore.New(memstore.Config{}), Inputs: []core.Input{
 			{Name: "HTTP listener", Run: func(context.Context) error { time.Sleep(time.Second); return boom }},
 			{Run: func(ctx context.Context) error { <-ctx.Done(); other = true; return nil }},
 		}}
@@ -309,7 +309,7 @@ func TestDoorThatFailsEndsTheBridge(t *testing.T) {
 			t.Errorf("bridge ended with %v, want %v of the HTTP listener", err, boom)
 		}
 		if !other {
-			t.Error("the other door was not told to stop")
+			t.Error("the other input was not told to stop")
 		}
 	})
 }

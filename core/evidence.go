@@ -9,14 +9,14 @@ type evidence struct {
 	mu        sync.Mutex
 	waiting   []*waitingCall // in the order in which they came
 	running   int            // calls under way
-	alone     bool           // that is one which must have no other beside it
+	alone     bool           // the call under way must be the only one
 	begun     uint64         // calls so far, which are numbered
 	confirmed uint64         // the latest call, by number, that confirmed something
 	// The last failure of a message alone, and the last of another one.
 	trouble, before failure
 	failed          map[string]uint64 // the last call in which a message failed alone
 	blamed          map[string]fault
-	crashed         map[string]bool // to be called with no other call beside it
+	crashed         map[string]bool // to be delivered with no other call at the same time
 	doubtful        map[string]bool // sent in a batch whose outcome is unknown
 }
 
@@ -46,7 +46,7 @@ type waitingCall struct {
 }
 
 // begin waits until a call may be made, and numbers it. A call that is to be alone has
-// no other beside it, so that nobody else's messages are cut off with it. It waits no
+// no other at the same time, so that nobody else's messages are cut off with it. It waits no
 // longer than the calls before it take.
 func (e *evidence) begin(alone bool) uint64 {
 	w := &waitingCall{alone: alone, admitted: make(chan struct{})}

@@ -43,7 +43,7 @@ func (m *Message) AddedBytes() int { return len(m.ID) + maxAttemptDigits + len(T
 const maxAttemptDigits = 20
 
 // appendTime appends t in UTC as TimeFormat has it, several times quicker than
-// the time package, which reads the layout anew each time.
+// the time package, which reads the layout again each time.
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Interceptor is the way in. The doors (HTTP, gRPC, broker topics) decode what
+// Interceptor is the way in. The listeners and sources (HTTP, gRPC, broker topics) decode what
 // they hear into its calls and encode what it answers; every rule about what
 // may be accepted is here or below. Safe for concurrent use.
 type Interceptor struct {
@@ -106,7 +106,7 @@ func (i *Interceptor) check(ctx context.Context, messages []*Message, refused *r
 	group.Wait()
 	for _, c := range asked {
 		for n, place := range c.places {
-			refused.add(place, c.verdict(n))
+			refused.add(place, c.result(n))
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (c *checkCall) run(ctx context.Context) {
 	}
 }
 
-func (c *checkCall) verdict(n int) error {
+func (c *checkCall) result(n int) error {
 	if c.each != nil {
 		return c.each[n]
 	}

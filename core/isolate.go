@@ -68,7 +68,7 @@ func ofMessage(err error) error {
 type trial struct {
 	*bucketLoop
 	batch    []*Message
-	verdicts BatchError
+	results  BatchError
 	calls    []uint64 // in which a message failed alone
 	trailing []int    // the messages that failed alone since the last that passed
 	passed   bool     // the sink has taken something, or said something of a message
@@ -83,10 +83,10 @@ type trial struct {
 const maxFailures = 24
 
 func (l *bucketLoop) newTrial(batch []*Message) *trial {
-	t := &trial{bucketLoop: l, batch: batch, verdicts: make(BatchError, len(batch)), calls: make([]uint64, len(batch)),
+	t := &trial{bucketLoop: l, batch: batch, results: make(BatchError, len(batch)), calls: make([]uint64, len(batch)),
 		until: time.Now().Add(l.timeout())}
 	for n := range batch {
-		t.verdicts[n] = ErrNotTried
+		t.results[n] = ErrNotTried
 	}
 	return t
 }
@@ -161,7 +161,7 @@ func firstsOfKeys(batch []*Message) (at []int) {
 }
 
 func (t *trial) untried() (at []int) {
-	for n, err := range t.verdicts {
+	for n, err := range t.results {
 		if errors.Is(err, ErrNotTried) {
 			at = append(at, n)
 		}
@@ -184,7 +184,7 @@ func (t *trial) deliver(ctx context.Context, at []int) {
 	case err == nil:
 		t.note(at, make(BatchError, len(at)))
 	case len(at) == 1 && isTrouble(err):
-		t.verdicts[at[0]], t.calls[at[0]] = err, call
+		t.results[at[0]], t.calls[at[0]] = err, call
 		t.trailing = append(t.trailing, at[0])
 		t.evidence.failedAlone(t.batch[at[0]].ID, call, err)
 		if t.fail(err); ClassOf(err) == Unknown {
@@ -196,7 +196,7 @@ func (t *trial) deliver(ctx context.Context, at []int) {
 		t.note(at, spread(err, 1))
 	case ClassOf(err) == Unknown && !errors.Is(err, errPanic):
 		for _, position := range at {
-			t.verdicts[position] = uncertain{err}
+			t.results[position] = uncertain{err}
 		}
 		t.evidence.doubt(part)
 		t.failures = maxFailures // nothing more goes to a sink in such trouble
@@ -214,10 +214,10 @@ func (t *trial) afterPanic(err error, at []int) {
 		return
 	}
 	for _, position := range at {
-		if t.verdicts[position] != nil && t.calls[position] > 0 {
-			t.verdicts[position], t.calls[position] = uncertain{err}, 0
+		if t.results[position] != nil && t.calls[position] > 0 {
+			t.results[position], t.calls[position] = uncertain{err}, 0
 		}
-		t.verdicts[position] = afterPanic(err, BatchError{t.verdicts[position]})[0]
+		t.results[position] = afterPanic(err, BatchError{t.results[position]})[0]
 	}
 }
 
@@ -229,9 +229,9 @@ func (t *trial) fail(err error) {
 }
 
 // note takes the sink's word for messages.
-func (t *trial) note(at []int, verdicts BatchError) {
+func (t *trial) note(at []int, results BatchError) {
 	for n, position := range at {
-		t.verdicts[position] = verdicts[n]
+		t.results[position] = results[n]
 	}
 	t.passed, t.failures, t.trailing = true, 0, nil
 }
@@ -244,25 +244,25 @@ const maxTrailing = 8
 // and nobody else.
 func (t *trial) result() error {
 	known := t.passed
-	for n, err := range t.verdicts {
+	for n, err := range t.results {
 		if t.calls[n] == 0 {
 			continue
 		}
 		fault, again := t.blames(n, err)
 		switch {
 		case fault:
-			t.verdicts[n], known = blamed{ofMessage(err), again}, true
+			t.results[n], known = blamed{ofMessage(err), again}, true
 		case ClassOf(err) == Unknown:
-			t.verdicts[n], known = uncertain{err}, true
+			t.results[n], known = uncertain{err}, true
 		default:
-			t.verdicts[n] = ErrNotTried
+			t.results[n] = ErrNotTried
 		}
 	}
-	known = known || slices.ContainsFunc(t.verdicts, is[uncertain])
+	known = known || slices.ContainsFunc(t.results, is[uncertain])
 	if !known && t.err != nil {
 		return t.err
 	}
-	return t.verdicts
+	return t.results
 }
 
 // blames tells whether a message is to blame that failed alone, and whether it was before.

@@ -77,14 +77,14 @@ func TestDeadLettersAreSummedUp(t *testing.T) {
 		book, store, sink := &logBook{}, memstore.New(memstore.Config{Buckets: 4}), &scripted{began: time.Now()}
 		sink.answers(func(batch []*core.Message) error {
 			time.Sleep(20 * time.Millisecond) // so that all take about 2 s
-			verdicts := make(core.BatchError, len(batch))
+			results := make(core.BatchError, len(batch))
 			for n, m := range batch {
-				verdicts[n] = errBroker
+				results[n] = errBroker
 				if m.Topic == "refused" {
-					verdicts[n] = core.Classify(core.Permanent, errBroker)
+					results[n] = core.Classify(core.Permanent, errBroker)
 				}
 			}
-			return verdicts
+			return results
 		})
 		d := &core.Dispatcher{Name: "orders", Sink: sink, Retry: core.RetryPolicy{MaxAttempts: 1}, Log: slog.New(logTo{logBook: book})}
 		in := core.NewInterceptor(store, core.Limits{}, d)

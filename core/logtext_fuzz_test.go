@@ -17,7 +17,7 @@ func textFields(t *testing.T, line string) map[string]string {
 		value, line = textWord(t, line, " ")
 		line = strings.TrimPrefix(line, " ")
 		if _, twice := fields[name]; twice {
-			t.Errorf("%s is there twice", name)
+			t.Errorf("%s appears twice", name)
 		}
 		fields[name] = value
 	}

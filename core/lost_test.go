@@ -42,7 +42,7 @@ func TestLostBucketDoesNotPauseTheSink(t *testing.T) {
 				go func() {
 					served <- store.Serve(ctx, "orders", func(ctx context.Context, b core.Bucket) error {
 						ctx, lose := context.WithCancelCause(ctx)
-						defer time.AfterFunc(test.lose, func() { lose(core.ErrOwnershipLost) }).Stop()
+						defer time.AfterFunc(test.lose, func() { lose(core.ErrLeaseLost) }).Stop()
 						return d.Run(ctx, b)
 					})
 				}()

@@ -67,7 +67,7 @@ const (
 )
 
 // SameContent tells whether both are one message, so that the second with its ID is a
-// repeat and not a conflict. Times do not count, as a repeat may have them anew.
+// repeat and not a conflict. Times do not count, as a repeat may have them again.
 func SameContent(a, b *Message) bool {
 	return a.Topic == b.Topic && a.Priority == b.Priority &&
 		sameBytes(a.Key, b.Key) && sameBytes(a.Body, b.Body) &&

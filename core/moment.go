@@ -157,7 +157,7 @@ func decimal(digits string) (value, scale uint64, err error) {
 	return value, scale, nil
 }
 
-// ParseTime reads an RFC 3339 time with an offset, from 1970 on. time.Parse alone would let pass hours of
+// ParseTime reads an RFC 3339 time with an offset, from 1970 on. time.Parse alone would accept hours of
 // one digit, decimal commas and offsets beyond a day, and cut what is finer
 // than a nanosecond.
 func ParseTime(text string) (time.Time, error) {

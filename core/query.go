@@ -81,9 +81,9 @@ type SinkReport struct {
 	// does not, and PausedSince is zero.
 	Paused      string
 	PausedSince time.Time
-	// Facts is what the sink of this instance tells about itself (see
+	// details is what the sink of this instance tells about itself (see
 	// Describer); nil if it does not.
-	Facts map[string]string
+	Details map[string]string
 }
 
 // Stats reports on every sink, in the order configured.
@@ -102,7 +102,7 @@ func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
 		reports[n] = SinkReport{SinkStats: s, Totals: d.Totals()}
 		reports[n].Paused, reports[n].PausedSince = d.Paused()
 		if describer, ok := d.Sink.(Describer); ok {
-			reports[n].Facts = describer.Describe()
+			reports[n].Details = describer.Describe()
 		}
 	}
 	return reports, nil

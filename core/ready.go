@@ -25,7 +25,7 @@ type health struct {
 // more than a second ago. The error may name the store's address, so it is for the
 // log and for those who may read everything. However many ask, the store is asked
 // by one of them at a time. A sink in trouble does not make the bridge unready: it
-// parks on.
+// continues to park.
 func (i *Interceptor) Ready(ctx context.Context) error {
 	store, ok := i.store.(HealthChecker)
 	if !ok {

@@ -128,7 +128,7 @@ func (s *shakyStore) Serve(ctx context.Context, sink string, work func(context.C
 		case <-bucket.left:
 		}
 		if s.below(2) == 0 {
-			lose(core.ErrOwnershipLost) // it notices; else it learns it from the store
+			lose(core.ErrLeaseLost) // it notices; else it learns it from the store
 		}
 		s.seen.zombies.Add(1)
 		return errLeft
@@ -139,7 +139,7 @@ func (s *shakyStore) Serve(ctx context.Context, sink string, work func(context.C
 type shakyBucket struct {
 	core.Bucket
 	*shakyStore
-	left chan struct{} // closed when the ownership passes on behind the owner's back
+	left chan struct{} // closed when the lease passes on behind the owner's back
 	gone bool
 }
 
@@ -169,7 +169,7 @@ func (b *shakyBucket) Settle(ctx context.Context, outcomes ...core.Outcome) erro
 		return core.ErrUnavailable
 	}
 	err := b.Bucket.Settle(ctx, outcomes...)
-	if errors.Is(err, core.ErrOwnershipLost) {
+	if errors.Is(err, core.ErrLeaseLost) {
 		b.seen.fenced.Add(1)
 	}
 	if err == nil && b.strikes(3) {
@@ -204,9 +204,9 @@ func (s *shakySink) Deliver(ctx context.Context, batch []*core.Message) error {
 	if err := s.refuse(); err != nil {
 		return err
 	}
-	verdicts := make(core.BatchError, len(batch))
+	results := make(core.BatchError, len(batch))
 	for n, m := range batch {
-		verdicts[n] = s.one(m)
+		results[n] = s.one(m)
 	}
 	switch {
 	case s.strikes(6):
@@ -215,13 +215,13 @@ func (s *shakySink) Deliver(ctx context.Context, batch []*core.Message) error {
 	case s.strikes(20):
 		s.panicAfter(batch)
 	}
-	return verdicts
+	return results
 }
 
 // refuse fails a batch before anything of it is sent, sometimes.
 func (s *shakySink) refuse() error {
 	if s.strikes(8) {
-		return core.Classify(core.Retry, errors.New("broker is away"))
+		return core.Classify(core.Retry, errors.New("broker is unreachable"))
 	}
 	if s.strikes(8) {
 		return core.Classify(core.Blocked, errors.New("broker wants another login"))
@@ -232,7 +232,7 @@ func (s *shakySink) refuse() error {
 	return nil
 }
 
-// one is the verdict on one message.
+// one is the result on one message.
 func (s *shakySink) one(m *core.Message) error {
 	if string(m.Body) == poison {
 		return core.Classify(core.Permanent, errors.New("poison"))

@@ -13,14 +13,14 @@ import (
 // tries once and classifies; the engine decides. sinks/sinktest holds the suite
 // that every Sink passes.
 type Sink interface {
-	// Deliver sends the batch (1 to MaxTake messages) and returns when the fate
+	// Deliver sends the batch (1 to MaxTake messages) and returns when the outcome
 	// of each is known or ctx has ended, and then soon. It is called from many
 	// goroutines at once, each with messages of its own. Messages with equal
 	// keys must reach the broker in the order of the batch. The messages belong
 	// to the engine: do not change or keep them.
 	//
 	//	nil              the broker has confirmed all
-	//	BatchError       a verdict for each message: nil is confirmed
+	//	BatchError       a result for each message: nil is confirmed
 	//	any other error  the trouble is with the sink as a whole. With class
 	//	                 Retry or Blocked nothing of the batch was sent; with
 	//	                 Unknown all of it may have been, and if it also is
@@ -34,7 +34,7 @@ type Sink interface {
 	Close() error
 }
 
-// Errors that a Sink returns beside classes, to be tested with errors.Is.
+// Errors that a Sink returns besides classes, to be tested with errors.Is.
 var (
 	// ErrCrashed, with class Unknown: what delivers has ended in the midst of the call, as
 	// a process that a message has killed. The messages are tried again one at a time, and
@@ -69,22 +69,22 @@ type Checker interface {
 // CheckEach is a Checker's Check for a sink that looks at one message at a time:
 // check returns nil or an *InvalidError.
 func CheckEach(ctx context.Context, batch []*Message, check func(*Message) error) error {
-	var verdicts BatchError
+	var results BatchError
 	for n, m := range batch {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err := check(m); err != nil {
-			if verdicts == nil {
-				verdicts = make(BatchError, len(batch))
+			if results == nil {
+				results = make(BatchError, len(batch))
 			}
-			verdicts[n] = err
+			results[n] = err
 		}
 	}
-	if verdicts == nil {
+	if results == nil {
 		return nil
 	}
-	return verdicts
+	return results
 }
 
 // HealthChecker is the ability of a Sink or Store to say whether it could work
@@ -93,8 +93,8 @@ type HealthChecker interface {
 	Health(ctx context.Context) error
 }
 
-// Describer is the ability of a Sink to tell facts about itself that an operator
-// may want to see beside its numbers: what it is, how it is. Describe returns at
+// Describer is the ability of a Sink to tell details about itself that an operator
+// may want to see besides its numbers: what it is, how it is. Describe returns at
 // once, with a new map, whose names are words in lower case; no value is a secret.
 type Describer interface {
 	Describe() map[string]string
@@ -160,7 +160,7 @@ func ClassOf(err error) Class {
 	return Retry
 }
 
-// BatchError has a verdict for each message of a batch, in order; nil is
+// BatchError has a result for each message of a batch, in order; nil is
 // confirmed by the broker.
 type BatchError []error
 

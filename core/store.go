@@ -7,7 +7,7 @@ import (
 )
 
 // Store keeps messages until they are due. It is the only judge of time: what
-// is due, when ownership ends and what "now" means are read from its clock.
+// is due, when a lease ends and what "now" means are read from its clock.
 // All methods are safe for concurrent use. core/storetest holds the suite that
 // every Store passes, and core/memstore is the readable specification.
 //
@@ -52,11 +52,11 @@ type Store interface {
 	// Serve takes part in the delivery of one sink: it runs work in a goroutine
 	// of its own for each bucket that this instance comes to own. The context
 	// of work ends when the bucket is wanted back; its cause is then
-	// ErrOwnershipLost if another instance may own the bucket already, and
-	// anything else if there is time to settle what is in hand. Serve returns
+	// ErrLeaseLost if another instance may own the bucket already, and
+	// anything else if there is time to settle what is in flight. Serve returns
 	// when ctx has ended, every work has returned and every bucket has been
 	// handed over. A work that returns an error is run again while the bucket
-	// is owned; for what it left in hand, the attempt was cut off.
+	// is owned; for what it left in flight, the attempt was cut off.
 	Serve(ctx context.Context, sink string, work func(ctx context.Context, b Bucket) error) error
 
 	// Close releases what the store holds. Call it after every Serve returned.
@@ -64,17 +64,17 @@ type Store interface {
 }
 
 // Bucket is one owned shard of one sink's timer. Its methods are called by one
-// goroutine, the owner's. Each may return ErrOwnershipLost, after which the
+// goroutine, the owner's. Each may return ErrLeaseLost, after which the
 // bucket is useless, and then did nothing.
 type Bucket interface {
 	// Take reads up to max (1 to MaxTake) due messages in the order in which
-	// they leave. They are in hand until the next Settle, which must come
+	// they leave. They are in flight until the next Settle, which must come
 	// before the next Take; until then Cancel answers ErrTooLate for them.
 	// Nothing is removed.
 	Take(ctx context.Context, max int) (Batch, error)
 
-	// Settle tells what became of the messages in hand. Those without an
-	// Outcome go back untouched. After an error, other than ErrOwnershipLost, some
+	// Settle tells what became of the messages in flight. Those without an
+	// Outcome go back untouched. After an error, other than ErrLeaseLost, some
 	// may be settled: the same call is to be repeated until it succeeds. Settling
 	// again does no harm.
 	Settle(ctx context.Context, outcomes ...Outcome) error
@@ -105,7 +105,7 @@ type Batch struct {
 	Next time.Time
 }
 
-// Outcome is what became of one message in hand.
+// Outcome is what became of one message in flight.
 type Outcome struct {
 	ID string
 	// State is Delivered, Retrying, Dead or Expired.
@@ -179,8 +179,8 @@ var (
 	ErrFull error = &wrapped{"store is full, nothing was changed", ErrUnavailable}
 	// ErrUnknown: the store may or may not have done it; repeat with the same ID.
 	ErrUnknown = errors.New("outcome unknown; repeating with the same id is safe")
-	// ErrOwnershipLost: another instance owns the bucket, or may soon.
-	ErrOwnershipLost = errors.New("bucket ownership lost")
+	// ErrLeaseLost: another instance owns the bucket, or may soon.
+	ErrLeaseLost = errors.New("lease of the bucket lost")
 )
 
 type wrapped struct {

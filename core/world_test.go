@@ -54,9 +54,9 @@ func (s *scripted) Deliver(_ context.Context, batch []*core.Message) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	verdicts, each := errors.AsType[core.BatchError](err)
+	results, each := errors.AsType[core.BatchError](err)
 	for n, m := range batch {
-		if err == nil || each && verdicts[n] == nil {
+		if err == nil || each && results[n] == nil {
 			s.arrived = append(s.arrived, arrival{m.ID, m.Attempt, time.Since(s.began)})
 		}
 	}
@@ -170,11 +170,11 @@ func option(name, value string) func(*core.Message) {
 // failing answers every batch with err for each message.
 func failing(err error) func([]*core.Message) error {
 	return func(batch []*core.Message) error {
-		verdicts := make(core.BatchError, len(batch))
-		for n := range verdicts {
-			verdicts[n] = err
+		results := make(core.BatchError, len(batch))
+		for n := range results {
+			results[n] = err
 		}
-		return verdicts
+		return results
 	}
 }
 

@@ -28,16 +28,16 @@ type fleet struct {
 func TestBadRecordStopsItsSourceOnly(t *testing.T) {
 	t.Parallel()
 	origins := map[string]*origin{"kafka": kafkaOrigin(t), "rabbit": rabbitOrigin(t), "rocket": rocketOrigin(t)}
-	intakes := make(map[string]intakeConfig)
+	configured := make(map[string]sourceConfig)
 	for name, o := range origins {
-		c := maps.Clone(o.intake.Config)
+		c := maps.Clone(o.source.Config)
 		c["sink"], c["topic"] = "out", "delivered"
-		intakes[name] = intakeConfig{o.intake.Type, c}
+		configured[name] = sourceConfig{o.source.Type, c}
 	}
 	out := output(t)
 	f := &fleet{t: t, path: out.Name()}
-	f.config = withIntakes(t, fmt.Sprintf(`{"store": {"redis": {"url": %q}}, "http": {"listen": "127.0.0.1:0"},
-		"sinks": {"out": {"type": "console", "config": {"format": "json"}}}}`, servers.Redis(t, servers.RedisOptions{}).URL()), intakes)
+	f.config = withSources(t, fmt.Sprintf(`{"store": {"redis": {"url": %q}}, "http": {"listen": "127.0.0.1:0"},
+		"sinks": {"out": {"type": "console", "config": {"format": "json"}}}}`, servers.Redis(t, servers.RedisOptions{}).URL()), configured)
 	for n := range f.instances {
 		f.instances[n] = serve(t, f.config, out)
 	}
@@ -109,13 +109,13 @@ func (f *fleet) awaitStopped(source string) {
 		var trouble string
 		eventually(f.t, plainLimit, source+" has stopped", func() bool {
 			var answer struct {
-				Intakes []struct{ Intake, State, Trouble string }
+				Sources []struct{ Source, State, Trouble string }
 			}
 			if i.get("/v1/stats", &answer) != nil {
 				return false
 			}
-			for _, s := range answer.Intakes {
-				if s.Intake == source && s.State == "stopped" {
+			for _, s := range answer.Sources {
+				if s.Source == source && s.State == "stopped" {
 					trouble = s.Trouble
 				}
 			}
@@ -123,10 +123,10 @@ func (f *fleet) awaitStopped(source string) {
 		})
 		var ready struct {
 			Ready   bool
-			Intakes map[string]string
+			Sources map[string]string
 		}
 		eventually(f.t, answersIn, "it is ready", func() bool { return i.get("/readyz", &ready) == nil })
-		if !ready.Ready || ready.Intakes[source] != "stopped" {
+		if !ready.Ready || ready.Sources[source] != "stopped" {
 			f.t.Errorf("readiness is %+v", ready)
 		}
 		if !strings.Contains(trouble, "the record at ") || !strings.Contains(trouble, "deliver_at: is more than") || strings.Contains(trouble, `message id ""`) {

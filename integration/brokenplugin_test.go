@@ -33,7 +33,7 @@ func TestBrokenPluginAtTheStart(t *testing.T) {
 		}
 	}
 	broken()
-	config := fmt.Sprintf(`store: {redis: {url: "%s"}, ownership: 1s}
+	config := fmt.Sprintf(`store: {redis: {url: "%s"}, lease: 1s}
 http: {listen: "127.0.0.1:0"}
 sinks:
   orders: {type: console, config: {format: json}}

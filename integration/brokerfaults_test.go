@@ -88,7 +88,7 @@ func (r *trial) frozen(broker server) {
 
 // missing sends to a topic that is not there, or is forbidden: its messages
 // wait, the others go on, and when it is made it gets them.
-func (r *trial) missing(what string, other *target, options map[string]string, mend func()) {
+func (r *trial) missing(what string, other *target, options map[string]string, fix func()) {
 	r.Helper()
 	l := newLedger(other)
 	for _, id := range []string{what + "-1", what + "-2"} {
@@ -105,7 +105,7 @@ func (r *trial) missing(what string, other *target, options map[string]string, m
 		s := r.bridge.stats("broker")
 		return s.Paused == "" && s.Done.Delivered > before.Delivered+100
 	})
-	mend()
+	fix()
 	r.Run(what, func(t *testing.T) { // its consumer ends here, and dials no dead broker later
 		l.gather(t, other.consume(t), gatherIn)
 		l.resolveLate()

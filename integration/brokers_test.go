@@ -99,7 +99,7 @@ func bridgeConfigOn(t *testing.T, redis *servers.RedisServer, targets map[string
 			"retry": map[string]any{"initial": "200ms", "max": "1s", "max_attempts": 1000}}
 	}
 	text, err := json.Marshal(map[string]any{
-		"store": map[string]any{"redis": map[string]any{"url": redis.URL()}, "ownership": "30s"},
+		"store": map[string]any{"redis": map[string]any{"url": redis.URL()}, "lease": "30s"},
 		"http":  map[string]any{"listen": "127.0.0.1:0"},
 		// What is too large is for the sinks to say here.
 		"limits": map[string]any{"max_body": "32MiB", "max_batch_bytes": "64MiB"},

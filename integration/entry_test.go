@@ -14,7 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// entry is a message as the HTTP door takes it.
+// entry is a message as the HTTP listener takes it.
 type entry struct {
 	ID        string            `json:"id"`
 	Sink      string            `json:"sink"`
@@ -54,7 +54,7 @@ func isPrintable(text string) bool {
 	return true
 }
 
-// receipt is the door's answer to one line of a batch.
+// receipt is the listener's answer to one line of a batch.
 type receipt struct {
 	ID        string    `json:"id"`
 	Status    int       `json:"status"`
@@ -72,7 +72,7 @@ func (r receipt) passing() bool {
 }
 
 // insist is postBatch again and again, with the same ids, while there is no answer
-// or one that says to send anew.
+// or one that says to send again.
 func (i *instance) insist(entries []entry) ([]receipt, error) {
 	for deadline := time.Now().Add(answersIn); ; time.Sleep(100 * time.Millisecond) {
 		receipts, err := i.postBatch(entries)

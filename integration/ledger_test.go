@@ -229,7 +229,7 @@ func (l *ledger) checkRepeats(t *testing.T) (repeats int) {
 // they were due, but for what had to be tried again.
 func (l *ledger) checkOrder(t *testing.T, posted time.Time) {
 	t.Helper()
-	lanes, dues, wrong, judged := map[string]int{}, map[string]time.Time{}, 0, 0
+	lanes, dues, wrong, counted := map[string]int{}, map[string]time.Time{}, 0, 0
 	for _, a := range l.inOrder() {
 		id := a.header(l.idHeader)
 		m := l.accepted[string(id)]
@@ -241,14 +241,14 @@ func (l *ledger) checkOrder(t *testing.T, posted time.Time) {
 		if !m.deliverAt.After(posted) || len(l.arrived[string(id)]) > 1 || a.attempt() > 1 {
 			continue
 		}
-		judged++
+		counted++
 		if dues[key].After(m.deliverAt) {
 			wrong++
 		}
 		dues[key] = m.deliverAt
 	}
-	if wrong > 0 || judged == 0 {
-		t.Errorf("of %d messages %d are out of order within their key", judged, wrong)
+	if wrong > 0 || counted == 0 {
+		t.Errorf("of %d messages %d are out of order within their key", counted, wrong)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestReadmeWaysIn(t *testing.T) {
 	bridge := serve(t, readmeConfig(t, cluster, broker), output(t))
 	grpc := regexp.MustCompile(`grpc=([0-9.:]+)`).FindStringSubmatch(bridge.logs.String())
 	if grpc == nil {
-		t.Fatalf("no gRPC door:\n%s", bridge.logs)
+		t.Fatalf("no gRPC listener:\n%s", bridge.logs)
 	}
 	places := strings.NewReplacer("http://127.0.0.1:7420", bridge.url, "127.0.0.1:7421", grpc[1], "127.0.0.1:9092", broker)
 	reminders, orders := newInbox(consumeKafka(t, cluster.Addrs(), "reminders")), newInbox(consumeKafka(t, cluster.Addrs(), "orders"))
@@ -126,7 +126,7 @@ func TestReadmeOnAStockRedis(t *testing.T) {
 	bridge.stop()
 }
 
-// TestReadmeIDsDiffer: in commands that send, no id is there twice.
+// TestReadmeIDsDiffer: in commands that send, no id appears twice.
 func TestReadmeIDsDiffer(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -145,17 +145,17 @@ func TestReadmeIDsDiffer(t *testing.T) {
 	}
 }
 
-// readmeConfig is a bridge to the cluster, with the README's intake.
+// readmeConfig is a bridge to the cluster, with the README's source.
 func readmeConfig(t *testing.T, cluster *servers.KafkaCluster, broker string) string {
 	t.Helper()
 	var shown struct {
-		Intakes map[string]intakeConfig `json:"intakes" yaml:"intakes"`
+		Sources map[string]sourceConfig `json:"sources" yaml:"sources"`
 	}
 	text := strings.ReplaceAll(snippet(t, "config: kafka"), "127.0.0.1:9092", broker)
-	if err := yaml.Unmarshal([]byte(text), &shown); err != nil || len(shown.Intakes) != 1 {
-		t.Fatalf("%d intakes, %v in\n%s", len(shown.Intakes), err, text)
+	if err := yaml.Unmarshal([]byte(text), &shown); err != nil || len(shown.Sources) != 1 {
+		t.Fatalf("%d sources, %v in\n%s", len(shown.Sources), err, text)
 	}
-	config := withIntakes(t, bridgeConfig(t, map[string]*target{"kafka": newKafkaTarget(cluster, "orders")}), shown.Intakes)
+	config := withSources(t, bridgeConfig(t, map[string]*target{"kafka": newKafkaTarget(cluster, "orders")}), shown.Sources)
 	return strings.TrimSuffix(strings.TrimSpace(config), "}") + `,"grpc":{"listen":"127.0.0.1:0","reflection":true}}`
 }
 

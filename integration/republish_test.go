@@ -70,7 +70,7 @@ func TestKafkaRetryTopic(t *testing.T) {
 		cluster.CreateTopic(topic, 1)
 	}
 	g := newKafkaTarget(cluster, orders)
-	bridge := serve(t, withIntakes(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]intakeConfig{
+	bridge := serve(t, withSources(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]sourceConfig{
 		"retries": {"kafka", map[string]any{"brokers": cluster.Addrs(), "topics": []string{orders + ".delayed"}, "group": uniqueName("group"),
 			"on_bad_record": "stop", "sink": "broker", "topic": orders}}}), output(t))
 	transport := &kafka.Transport{DialTimeout: writtenIn}
@@ -131,7 +131,7 @@ func (i *instance) wantRetries(t *testing.T, accepted, republished, duplicates i
 		Sinks []struct {
 			Done struct{ Accepted, Republished int } `json:"since_start"`
 		}
-		Intakes []struct {
+		Sources []struct {
 			Parked, Duplicates, Rejected int
 			State                        string
 		}
@@ -140,21 +140,21 @@ func (i *instance) wantRetries(t *testing.T, accepted, republished, duplicates i
 	if s := answer.Sinks[0].Done; s.Accepted != accepted || s.Republished != republished {
 		t.Errorf("sink: %+v", s)
 	}
-	if s := answer.Intakes; len(s) > 0 && (s[0].Parked != accepted || s[0].Duplicates != duplicates || s[0].Rejected != 0 || s[0].State != "running") {
-		t.Errorf("intake: %+v", s)
+	if s := answer.Sources; len(s) > 0 && (s[0].Parked != accepted || s[0].Duplicates != duplicates || s[0].Rejected != 0 || s[0].State != "running") {
+		t.Errorf("source: %+v", s)
 	}
 }
 
 // TestRabbitMQRetry: a consumer publishes what it has got, with its headers and
 // properties and a new x-delay, to the delayed exchange again. That is what Spring
-// does with a message whose delay was set anew.
+// does with a message whose delay was set again.
 func TestRabbitMQRetry(t *testing.T) {
 	t.Parallel()
 	server := servers.RabbitMQ(t)
 	orders := uniqueName("orders")
 	declareExchange(t, server.URL(), orders, "key")
 	g := newRabbitTarget(server.URL(), orders)
-	bridge := serve(t, withIntakes(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]intakeConfig{
+	bridge := serve(t, withSources(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]sourceConfig{
 		"retries": {"amqp", map[string]any{"urls": []string{server.URL()}, "exchanges": []map[string]any{{"name": orders + ".delayed", "to": orders}},
 			"on_bad_record": "stop", "sink": "broker"}}}), output(t))
 	channel := rabbitChannel(t, server.URL())
@@ -257,7 +257,7 @@ func TestRocketMQRetryTopic(t *testing.T) {
 		cluster.CreateTopic(topic, 1)
 	}
 	g := newRocketTarget(cluster, orders)
-	bridge := serve(t, withIntakes(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]intakeConfig{
+	bridge := serve(t, withSources(t, bridgeConfig(t, map[string]*target{"broker": g}), map[string]sourceConfig{
 		"retries": {"rocketmq", map[string]any{"name_servers": cluster.NameServers(), "topics": []string{orders + "-delayed"}, "group": uniqueName("group"),
 			"request_timeout": "1m", "on_bad_record": "stop", "sink": "broker", "topic": orders}}}), output(t))
 	name := uniqueName("producer")

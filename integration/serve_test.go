@@ -19,7 +19,7 @@ import (
 func TestKilledInstanceLosesNothing(t *testing.T) {
 	t.Parallel()
 	redis := servers.Redis(t, servers.RedisOptions{})
-	config := fmt.Sprintf(`store: {redis: {url: "%s"}, ownership: 1s}
+	config := fmt.Sprintf(`store: {redis: {url: "%s"}, lease: 1s}
 http: {listen: "127.0.0.1:0"}
 sinks: {orders: {type: console, config: {format: json}}}
 `, redis.URL())

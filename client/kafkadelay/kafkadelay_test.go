@@ -156,7 +156,7 @@ func TestCallsWithoutDelayAreTheWriters(t *testing.T) {
 }
 
 // TestPassedOnMessageIsNotDelayed: consumers pass on what the bridge has
-// delivered with its headers, which must not delay it anew nor be refused.
+// delivered with its headers, which must not delay it again nor be refused.
 func TestPassedOnMessageIsNotDelayed(t *testing.T) {
 	f := newFixture(t)
 	ctx := context.Background()

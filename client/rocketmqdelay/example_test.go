@@ -14,16 +14,16 @@ import (
 	"github.com/delaybridge/delaybridge/client/rocketmqdelay"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 )
 
 // startBridge is a bridge with a store in memory, which delivers nothing.
 func startBridge() *httptest.Server {
-	door, err := httpdoor.New(httpdoor.Config{}, core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "rocketmq"}))
+	listener, err := httplistener.New(httplistener.Config{}, core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "rocketmq"}))
 	if err != nil {
 		log.Fatal(err)
 	}
-	return httptest.NewServer(door.Handler())
+	return httptest.NewServer(listener.Handler())
 }
 
 func Example() {

@@ -295,7 +295,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestRequestsNeedAnotherProducer: if this fails, the library has mended it, and
+// TestRequestsNeedAnotherProducer: if this fails, the library has fixed it, and
 // the package documentation is to say so.
 func TestRequestsNeedAnotherProducer(t *testing.T) {
 	f := newFixture(t, "")

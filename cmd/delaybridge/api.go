@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// The JSON of the HTTP door, as far as the commands need it. What a command
+// The JSON of the HTTP listener, as far as the commands need it. What a command
 // prints as JSON is the server's own text.
 
 // newMessage is the body of POST /v1/messages.

@@ -34,7 +34,7 @@ func sinkTypes(log *slog.Logger, plugins func(*slog.Logger) core.OpenFunc) map[s
 }
 
 func configOptions() config.Options {
-	return config.Options{SinkTypes: slices.Collect(maps.Keys(sinkTypes(nil, plugin.Opener))), IntakeTypes: slices.Collect(maps.Keys(intakeTypes()))}
+	return config.Options{SinkTypes: slices.Collect(maps.Keys(sinkTypes(nil, plugin.Opener))), SourceTypes: slices.Collect(maps.Keys(sourceTypes()))}
 }
 
 // openSinks opens every sink of c and checks the rest that can be checked
@@ -43,7 +43,7 @@ func configOptions() config.Options {
 // fault, nothing is open.
 func openSinks(ctx context.Context, c *config.Config, log *slog.Logger, plugins func(*slog.Logger) core.OpenFunc) ([]*core.Dispatcher, error) {
 	var sinks []*core.Dispatcher
-	faults := checkDoors(c, log)
+	faults := checkInputs(c, log)
 	for _, s := range c.Sinks {
 		sink, err := sinkTypes(log.With("sink", s.Name), plugins)[s.Type](ctx, s.Config)
 		if err != nil {
@@ -53,8 +53,8 @@ func openSinks(ctx context.Context, c *config.Config, log *slog.Logger, plugins 
 		}
 		sinks = append(sinks, &core.Dispatcher{Name: s.Name, Sink: faultySink(sink), Retry: s.Retry, Timeout: s.Timeout, MaxBatch: s.MaxBatch, Log: log})
 	}
-	if len(faults) == 0 { // else the intakes would miss sinks
-		_, err := newIntakes(c, core.NewInterceptor(nil, c.Limits.Limits, sinks...), log)
+	if len(faults) == 0 { // else the sources would miss sinks
+		_, err := newSources(c, core.NewInterceptor(nil, c.Limits.Limits, sinks...), log)
 		faults, _ = errors.AsType[config.Faults](err)
 	}
 	if len(faults) > 0 {
@@ -90,12 +90,12 @@ func redisConfig(c *config.Config, log *slog.Logger) (redisstore.Config, error) 
 		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword,
 		Prefix: r.Prefix, Buckets: r.Buckets, AllowVolatile: r.AllowVolatile,
 		Durability: s.Durability, Replicas: s.Replicas, DurabilityTimeout: s.DurabilityTimeout,
-		Ownership: s.Ownership, Guard: s.Guard, DedupeWindows: windows, Log: log,
+		Lease: s.Lease, Guard: s.Guard, DedupeWindows: windows, Log: log,
 	}, nil
 }
 
 // errForced is the end by a second signal.
-var errForced = errors.New("stopped at once by a second signal; what was in hand will be delivered again")
+var errForced = errors.New("stopped at once by a second signal; what was in flight will be delivered again")
 
 // runBridge runs b until ctx ends and it has drained, or until a second signal.
 func (a *app) runBridge(ctx context.Context, b *core.Bridge) error {
@@ -109,8 +109,8 @@ func (a *app) runBridge(ctx context.Context, b *core.Bridge) error {
 	}
 }
 
-// listen opens the door's port. A port that is taken is somebody else's fault.
-func listen(d door) (net.Addr, error) {
+// listen opens the listener's port. A port that is taken is somebody else's fault.
+func listen(d input) (net.Addr, error) {
 	addr, err := d.Listen()
 	if err != nil {
 		return nil, coded(exitUnreachable, err)

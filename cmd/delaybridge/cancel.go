@@ -9,9 +9,9 @@ import (
 func (a *app) cancelCommand() *cobra.Command {
 	return a.actCommand(&cobra.Command{
 		Use:   "cancel ID...",
-		Short: "Withdraw messages that wait",
-		Long: `Withdraw messages that wait. A message that is being delivered or was delivered
-already stays as it is: exit code 6.`,
+		Short: "Cancel parked messages",
+		Long: `Cancel parked messages. A message that is being delivered, or has been delivered,
+stays as it is: exit code 6.`,
 		Example: "  delaybridge cancel order-42\n  delaybridge cancel --sink orders --key 42 order-42",
 	}, http.MethodDelete, "/v1/messages/%s")
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// client talks to the HTTP door of a running bridge.
+// client talks to the HTTP listener of a running bridge.
 type client struct {
 	base    *url.URL
 	token   string

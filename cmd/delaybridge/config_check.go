@@ -12,7 +12,7 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "config",
-		Short:   "Look after the configuration file",
+		Short:   "Check the configuration file",
 		Example: "  delaybridge config check delaybridge.yaml",
 	}, a.configCheckCommand())
 }
@@ -22,17 +22,17 @@ func (a *app) configCheckCommand() *cobra.Command {
 	var deep bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a configuration file, without connecting to or executing anything",
+		Short: "Check a configuration file without connecting or executing anything",
 		Long: `Check a configuration file, and the files that it names, without connecting to
-anything. Every fault is printed as file:line:column; then the exit code is 3.
+anything. Each error is printed with file, line and column, and the exit code is 3.
 
-Plugins are not executed, so what they say of their own settings is not known:
---deep starts each of them and asks.`,
+Plugins are not executed, so their own settings are not checked. --deep starts each
+plugin and asks it.`,
 		Example: "  delaybridge config check delaybridge.yaml\n  delaybridge config check --deep delaybridge.yaml",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().StringVar(&path, "config", "", "configuration file (env "+envConfig+")")
-	cmd.Flags().BoolVar(&deep, "deep", false, "start the plugins, so that they check their settings")
+	cmd.Flags().StringVar(&path, "config", "", "path of the configuration file (env "+envConfig+")")
+	cmd.Flags().BoolVar(&deep, "deep", false, "also start the plugins, which then check their settings")
 	cmd.RunE = a.runE(func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			path = args[0]
@@ -52,11 +52,11 @@ Plugins are not executed, so what they say of their own settings is not known:
 		if err := closeSinks(sinks); err != nil {
 			return err
 		}
-		doors := "HTTP on " + c.HTTP.Listen
+		inputs := "HTTP on " + c.HTTP.Listen
 		if c.GRPC.Listen != "" {
-			doors += ", gRPC on " + c.GRPC.Listen
+			inputs += ", gRPC on " + c.GRPC.Listen
 		}
-		if _, err = fmt.Fprintf(a.stdout, "ok: %s, %s\n", counted(len(c.Sinks), "sink"), doors); err != nil {
+		if _, err = fmt.Fprintf(a.stdout, "ok: %s, %s\n", counted(len(c.Sinks), "sink"), inputs); err != nil {
 			return fmt.Errorf("write the output: %w", err)
 		}
 		return nil

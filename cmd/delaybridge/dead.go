@@ -9,23 +9,23 @@ import (
 func (a *app) deadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "dead",
-		Short:   "Look after dead letters",
-		Long:    "Look after dead letters: messages that were given up, with the reason.",
+		Short:   "List, redrive or discard dead letters",
+		Long:    "List, redrive or discard dead letters: messages that were given up, each with the reason.",
 		Example: "  delaybridge dead list\n  delaybridge dead redrive order-42\n  delaybridge dead discard order-42",
 	}
 	list := a.listing(&cobra.Command{
 		Use:     "list",
-		Short:   "List dead letters, by the time they died",
+		Short:   "List dead letters, oldest first",
 		Example: "  delaybridge dead list --sink orders --state expired",
 	}, "/v1/dead", "dead", "expired")
 	redrive := a.actCommand(&cobra.Command{
 		Use:     "redrive ID...",
-		Short:   "Send dead letters again, with no attempts spent",
+		Short:   "Send dead letters again, with all attempts available",
 		Example: "  delaybridge dead redrive order-42",
 	}, http.MethodPost, "/v1/dead/%s/redrive")
 	discard := a.actCommand(&cobra.Command{
 		Use:     "discard ID...",
-		Short:   "Remove dead letters for good",
+		Short:   "Remove dead letters permanently",
 		Example: "  delaybridge dead discard order-42",
 	}, http.MethodDelete, "/v1/dead/%s")
 	return group(cmd, list, redrive, discard)

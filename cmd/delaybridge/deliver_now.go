@@ -9,7 +9,7 @@ import (
 func (a *app) deliverNowCommand() *cobra.Command {
 	return a.actCommand(&cobra.Command{
 		Use:     "deliver-now ID...",
-		Short:   "Make messages that wait due at once",
+		Short:   "Make parked messages due now",
 		Example: "  delaybridge deliver-now order-42",
 	}, http.MethodPost, "/v1/messages/%s/deliver-now")
 }

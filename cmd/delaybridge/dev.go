@@ -17,8 +17,8 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
 	"github.com/delaybridge/delaybridge/core/redisstore"
-	grpcdoor "github.com/delaybridge/delaybridge/interceptors/grpc"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	grpclistener "github.com/delaybridge/delaybridge/interceptors/grpc"
+	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 	"github.com/delaybridge/delaybridge/sinks/console"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
@@ -36,22 +36,22 @@ func (a *app) devCommand() *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Try it out: no Redis, no broker, no configuration",
-		Long: `Run a bridge to try things out: messages are parked in memory, or in a Redis if
-one is named, and printed when they are due. Not for production.
+		Short: "Try delaybridge without Redis, broker or configuration",
+		Long: `Run a bridge for trials: it parks messages in memory, or in the Redis that --redis
+names, and prints them when they are due. Not for production.
 
-With --config, the sinks of that file are used instead. Its store and HTTP door
-are left alone, and need not be there.`,
+With --config, it delivers to the sinks of that file instead. The sections store and
+http of the file are ignored, and may be missing.`,
 		Example: "  delaybridge dev\n  delaybridge dev --for 15s\n  delaybridge dev --redis redis://127.0.0.1:6379 --no-samples\n  delaybridge dev --config sinks.yaml",
 		Args:    cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.listen, "listen", "", "address of the HTTP door (default 127.0.0.1:7420, or the next free port)")
-	flags.StringVar(&f.grpc, "grpc", "", "address of a gRPC door, such as 127.0.0.1:7421 (default: none)")
-	flags.StringVar(&f.redis, "redis", "", "park in this Redis instead: redis://user:password@host:6379/0")
-	flags.StringVar(&f.config, "config", "", "configuration file whose sinks, limits, retry and log are used")
-	flags.DurationVar(&f.length, "for", 0, "end by itself after this time (default: never)")
-	flags.BoolVar(&f.noSamples, "no-samples", false, "don't send the three sample messages")
+	flags.StringVar(&f.listen, "listen", "", "address of the HTTP listener (default 127.0.0.1:7420, or the next free port)")
+	flags.StringVar(&f.grpc, "grpc", "", "address of a gRPC listener, such as 127.0.0.1:7421 (default: none)")
+	flags.StringVar(&f.redis, "redis", "", "URL of a Redis to park in, redis://user:password@host:6379/0 (default: memory)")
+	flags.StringVar(&f.config, "config", "", "path of a configuration file whose sinks, limits, retry and log are used")
+	flags.DurationVar(&f.length, "for", 0, "time after which the command ends (default: never)")
+	flags.BoolVar(&f.noSamples, "no-samples", false, "send no sample messages")
 	cmd.RunE = a.runE(func(cmd *cobra.Command, _ []string) error {
 		if f.length < 0 {
 			return usageError("--for must not be negative")
@@ -66,11 +66,11 @@ type devBridge struct {
 	store core.Store
 	sinks []*core.Dispatcher
 	in    *core.Interceptor
-	door  *httpdoor.Server
+	input *httplistener.Server
 	addr  net.Addr
-	moved string // why the door is not where it was expected
+	moved string // why the listener is not where it was expected
 
-	grpc     *grpcdoor.Server // nil: none
+	grpc     *grpclistener.Server // nil: none
 	grpcAddr net.Addr
 }
 
@@ -91,7 +91,7 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 		ctx, cancel = context.WithTimeout(ctx, f.length)
 		defer cancel()
 	}
-	err = a.runBridge(ctx, &core.Bridge{Store: b.store, Sinks: b.sinks, Doors: b.doors()})
+	err = a.runBridge(ctx, &core.Bridge{Store: b.store, Sinks: b.sinks, Inputs: b.inputs()})
 	b.printTotals(a)
 	return err
 }
@@ -109,11 +109,11 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 		return nil, errors.Join(err, closeSinks(b.sinks))
 	}
 	b.in = core.NewInterceptor(b.store, c.Limits.Limits, b.sinks...)
-	if err := b.openDoor(f.listen, log); err != nil {
+	if err := b.openInput(f.listen, log); err != nil {
 		return nil, errors.Join(err, b.store.Close(), closeSinks(b.sinks))
 	}
 	if err := b.openGRPC(f.grpc, log); err != nil {
-		return nil, errors.Join(err, closeDoors(b.doors()), b.store.Close(), closeSinks(b.sinks))
+		return nil, errors.Join(err, closeInputs(b.inputs()), b.store.Close(), closeSinks(b.sinks))
 	}
 	return b, nil
 }
@@ -166,8 +166,8 @@ const (
 	devPorts = 10
 )
 
-// openDoor listens where it was asked to, else on the first free port.
-func (b *devBridge) openDoor(addr string, log *slog.Logger) error {
+// openInput listens where it was asked to, else on the first free port.
+func (b *devBridge) openInput(addr string, log *slog.Logger) error {
 	if addr != "" {
 		return b.listenOn(addr, log)
 	}
@@ -183,9 +183,9 @@ func (b *devBridge) openDoor(addr string, log *slog.Logger) error {
 }
 
 func (b *devBridge) listenOn(addr string, log *slog.Logger) (err error) {
-	if b.door, err = httpdoor.New(httpdoor.Config{Listen: addr, Log: log}, b.in); err != nil {
+	if b.input, err = httplistener.New(httplistener.Config{Listen: addr, Log: log}, b.in); err != nil {
 		return coded(exitUsage, err)
 	}
-	b.addr, err = listen(b.door)
+	b.addr, err = listen(b.input)
 	return err
 }

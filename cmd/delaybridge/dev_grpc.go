@@ -4,7 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/delaybridge/delaybridge/core"
-	grpcdoor "github.com/delaybridge/delaybridge/interceptors/grpc"
+	grpclistener "github.com/delaybridge/delaybridge/interceptors/grpc"
 )
 
 // openGRPC listens where it was asked to, if it was.
@@ -12,7 +12,7 @@ func (b *devBridge) openGRPC(addr string, log *slog.Logger) error {
 	if addr == "" {
 		return nil
 	}
-	made, err := grpcdoor.New(grpcdoor.Config{Listen: addr, Reflection: true, Log: log}, b.in)
+	made, err := grpclistener.New(grpclistener.Config{Listen: addr, Reflection: true, Log: log}, b.in)
 	if err != nil {
 		return coded(exitUsage, err)
 	}
@@ -23,10 +23,10 @@ func (b *devBridge) openGRPC(addr string, log *slog.Logger) error {
 	return nil
 }
 
-func (b *devBridge) doors() []core.Door {
-	doors := []core.Door{{Name: "http listener", Run: b.door.Run}}
+func (b *devBridge) inputs() []core.Input {
+	inputs := []core.Input{{Name: "http listener", Run: b.input.Run}}
 	if b.grpc != nil {
-		doors = append(doors, core.Door{Name: "grpc listener", Run: b.grpc.Run})
+		inputs = append(inputs, core.Input{Name: "grpc listener", Run: b.grpc.Run})
 	}
-	return doors
+	return inputs
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/spf13/cobra"
 )
 
 // The exit codes, which scripts may rely on.
@@ -42,6 +43,16 @@ func coded(code int, err error) error {
 }
 
 func usageError(text string) error { return coded(exitUsage, errors.New(text)) }
+
+// oneArgument is for commands with exactly one argument, of that name.
+func oneArgument(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageError(fmt.Sprintf("%s needs one argument, %s; %d were given", cmd.CommandPath(), name, len(args)))
+		}
+		return nil
+	}
+}
 
 // errReported ends a command whose errors have been printed already.
 var errReported = errors.New("reported")

@@ -19,7 +19,7 @@ func (a *app) getCommand() *cobra.Command {
 		Use:               "get ID",
 		Short:             "Show one message",
 		Example:           "  delaybridge get order-42\n  delaybridge get -o json -- -odd-id",
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("the ID of the message"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	ref.add(cmd)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -26,7 +27,7 @@ const maxPageSize = 500
 func (a *app) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the messages that wait, by due time",
+		Short: "List parked messages by due time",
 		Example: `  delaybridge list --sink orders --due-before 2030-01-31T09:00:00Z
   delaybridge list --state retrying --limit 1000 -o json`,
 	}
@@ -61,13 +62,13 @@ func (a *app) listing(cmd *cobra.Command, path string, states ...string) *cobra.
 
 func (f *listFlags) add(cmd *cobra.Command, states []string) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.sinks, "sink", nil, "only this sink; can be repeated")
-	flags.StringArrayVar(&f.states, "state", nil, "only this state; can be repeated")
-	flags.StringVar(&f.topic, "topic", "", "only this topic")
-	flags.StringVar(&f.dueAfter, "due-after", "", "only what is due then or later (RFC 3339)")
-	flags.StringVar(&f.dueBefore, "due-before", "", "only what is due earlier (RFC 3339)")
-	flags.IntVar(&f.limit, "limit", 100, "the most to list")
-	flags.StringVar(&f.cursor, "cursor", "", "where the listing before ended")
+	flags.StringArrayVar(&f.sinks, "sink", nil, "name of a sink to list; can be repeated (default: all)")
+	flags.StringArrayVar(&f.states, "state", nil, "state to list: "+strings.Join(states, ", ")+"; can be repeated (default: all)")
+	flags.StringVar(&f.topic, "topic", "", "topic to list (default: all)")
+	flags.StringVar(&f.dueAfter, "due-after", "", "earliest due time (RFC 3339)")
+	flags.StringVar(&f.dueBefore, "due-before", "", "due time before which messages are listed (RFC 3339)")
+	flags.IntVar(&f.limit, "limit", 100, "maximum number of messages")
+	flags.StringVar(&f.cursor, "cursor", "", "cursor that the previous page ended with")
 	complete(cmd, "state", states...)
 }
 

@@ -11,8 +11,8 @@ import (
 func (a *app) pluginCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "plugin",
-		Short: "Write, examine and verify sinks that are programs of their own",
-		Long: `Write, examine and verify sinks that are programs of their own, in any language.
+		Short: "Create, inspect and verify sink plugins",
+		Long: `Create, inspect and verify sink plugins: programs of their own, in any language.
 docs/plugins.md is the guide.`,
 		Example: "  delaybridge plugin new mine --lang go\n  delaybridge plugin verify ./bin/delaybridge-sink-mine --config verify.yaml\n" +
 			"  delaybridge plugin info ./bin/delaybridge-sink-mine",

@@ -26,14 +26,14 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 	var mtls bool
 	cmd := &cobra.Command{
 		Use:   "info PROGRAM [-- ARGS...]",
-		Short: "Tell what a plugin is, and how to configure it",
-		Long: `Start a plugin, ask it what it is, and end it. The answer has its settings, the
-SHA-256 of the program, and a section for the configuration of the bridge.`,
+		Short: "Show what a plugin is and how to configure it",
+		Long: `Start a plugin, ask it what it is, and stop it. The answer has its settings, the
+SHA-256 of the program, and a section for the configuration file of the bridge.`,
 		Example: "  delaybridge plugin info ./bin/delaybridge-sink-mine",
 		Args:    programArgs,
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "text or json")
-	cmd.Flags().BoolVar(&mtls, "mtls", true, "mutual TLS between host and plugin")
+	cmd.Flags().StringVar(&format, "format", "text", "output format: text or json")
+	cmd.Flags().BoolVar(&mtls, "mtls", true, "use mutual TLS between host and plugin")
 	cmd.RunE = a.runE(func(cmd *cobra.Command, args []string) error {
 		if format != "text" && format != "json" {
 			return usageError("--format must be text or json")

@@ -98,25 +98,25 @@ func bearsTrouble(t *testing.T, sink core.Sink) {
 	batch[7].Topic = "bad"
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // as the HTTP listener gives it
 	defer cancel()
-	verdicts, ok := errors.AsType[core.BatchError](sink.(core.Checker).Check(ctx, batch))
-	if !ok || len(verdicts) != len(batch) {
-		t.Fatalf("Check: %d verdicts", len(verdicts))
+	results, ok := errors.AsType[core.BatchError](sink.(core.Checker).Check(ctx, batch))
+	if !ok || len(results) != len(batch) {
+		t.Fatalf("Check: %d results", len(results))
 	}
-	for n, err := range verdicts {
+	for n, err := range results {
 		if _, invalid := errors.AsType[*core.InvalidError](err); invalid != (n == 7) {
 			t.Errorf("Check: message %d: %v", n, err)
 		}
 	}
-	verdicts, ok = errors.AsType[core.BatchError](sink.Deliver(t.Context(), batch[:50]))
-	if !ok || len(verdicts) != 50 {
-		t.Fatalf("Deliver: %d verdicts", len(verdicts))
+	results, ok = errors.AsType[core.BatchError](sink.Deliver(t.Context(), batch[:50]))
+	if !ok || len(results) != 50 {
+		t.Fatalf("Deliver: %d results", len(results))
 	}
-	for n, err := range verdicts {
+	for n, err := range results {
 		if core.ClassOf(err) != core.Retry || len(err.Error()) > 2*core.MaxErrorText {
 			t.Errorf("Deliver: message %d: %v", n, core.Shorten(fmt.Sprint(err), 200))
 		}
 	}
-	if facts := sink.(core.Describer).Describe(); facts["restarts"] != "0" {
-		t.Errorf("facts %v", facts)
+	if details := sink.(core.Describer).Describe(); details["restarts"] != "0" {
+		t.Errorf("details %v", details)
 	}
 }

@@ -37,21 +37,21 @@ func (a *app) pluginNewCommand() *cobra.Command {
 	var f newPlugin
 	cmd := &cobra.Command{
 		Use:   "new NAME --lang go|python|node",
-		Short: "Write the beginnings of a plugin",
-		Long: `Write a complete plugin to start from: a sink that appends messages to files, its
-settings, error classes and tests, and what builds and verifies it. Nothing is
-fetched. It is written to ./` + pluginPrefix + `NAME, or to --dir, which must be empty.
+		Short: "Create the source of a new plugin",
+		Long: `Create a complete plugin to start from: a sink that appends messages to files, with
+its settings, error classes and tests, and files to build and verify it. Nothing is
+downloaded. It is written to ./` + pluginPrefix + `NAME, or to --dir, which must be empty.
 
 A plugin in Go needs the module ` + modulePath + `: the version
-of this program, or a checkout, if --delaybridge-dir names one or the command is
-run within one.`,
+of this program, or a checkout if --delaybridge-dir names one or the command runs
+inside one.`,
 		Example: "  delaybridge plugin new mine --lang go\n  delaybridge plugin new mine --lang python --dir ./mine",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArgument("the name of the plugin"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.language, "lang", "", "language: "+strings.Join(pluginLanguages(), ", "))
-	flags.StringVar(&f.dir, "dir", "", "directory to write to (default ./"+pluginPrefix+"NAME)")
-	flags.StringVar(&f.checkout, "delaybridge-dir", "", "checkout of delaybridge that a plugin in Go is built against")
+	flags.StringVar(&f.dir, "dir", "", "directory to create (default ./"+pluginPrefix+"NAME)")
+	flags.StringVar(&f.checkout, "delaybridge-dir", "", "path of a delaybridge checkout to build a Go plugin against")
 	cmd.RunE = a.runE(func(_ *cobra.Command, args []string) error {
 		f.name = args[0]
 		if err := f.check(); err != nil {

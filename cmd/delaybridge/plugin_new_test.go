@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write examples/plugins anew")
+var update = flag.Bool("update", false, "write examples/plugins")
 
 // TestExamplesAreTemplates: examples/plugins has what `plugin new` writes. With
 // -update it is written.

@@ -23,23 +23,23 @@ func (a *app) pluginVerifyCommand() *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify PROGRAM [--config FILE] [-- ARGS...]",
-		Short: "Hold a plugin to what a sink promises",
-		Long: `Start a plugin in many ways and hold it to the protocol, then run the suite that
-every sink passes. The file says how the sink is configured, what its broker can
-do, and how to read what has arrived; docs/plugins.md lists its keys. Without a
-reader, nobody looks whether what is confirmed has arrived, and the report says so.
+		Short: "Run the sink conformance tests against a plugin",
+		Long: `Check that a plugin follows the protocol, then run the conformance tests that every
+sink passes. The file says how the sink is configured, what its broker can do, and how
+to read the messages that arrived; docs/plugins.md lists its keys. Without a reader the
+arrival of confirmed messages is not checked, and the report says so.
 
-The exit code is 0 if nothing failed, and 6 if something did.`,
+The exit code is 0 if nothing failed, and 6 otherwise.`,
 		Example: "  delaybridge plugin verify ./bin/delaybridge-sink-mine --config verify.yaml\n" +
 			"  delaybridge plugin verify ./sink.py --config verify.yaml --format junit --output report.xml\n" +
 			"  delaybridge plugin verify ./sink.py --config verify.yaml --case K4 --case K9",
 		Args: programArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "file that says how to verify (YAML)")
-	flags.StringVar(&f.format, "format", "text", "of the report: text, json or junit")
-	flags.StringSliceVar(&f.cases, "case", nil, "run these only, such as V7,K4; what they need is run too (default: all)")
-	flags.StringVar(&f.output, "output", "", "write the report to this file; standard output then has text")
+	flags.StringVar(&f.config, "config", "", "path of the YAML file that says how to verify")
+	flags.StringVar(&f.format, "format", "text", "report format: text, json or junit")
+	flags.StringSliceVar(&f.cases, "case", nil, "names of the cases to run, such as V7,K4; the cases that they need run too (default: all)")
+	flags.StringVar(&f.output, "output", "", "path of a file for the report; standard output then shows text")
 	cmd.RunE = a.runE(func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains([]string{"text", "json", "junit"}, f.format) {
 			return usageError("--format must be text, json or junit")

@@ -213,7 +213,7 @@ func TestPluginUsage(t *testing.T) {
 		"case":             {[]string{"verify", "a", "--case", "K99"}, exitUsage, "--case K99 is not known; they are V1 to V12 and K1 to K34"},
 		"info without tls": {[]string{"info", noTLS}, exitFailed, "for that, give --mtls=false"},
 		"info of nothing":  {[]string{"info", "./no-such"}, exitFailed, "no-such"},
-		"no name":          {[]string{"new", "--lang", "go"}, exitUsage, "accepts 1 arg"},
+		"no name":          {[]string{"new", "--lang", "go"}, exitUsage, "needs one argument, the name of the plugin"},
 		"capital":          {[]string{"new", "Mine", "--lang", "go"}, exitUsage, "no name for a plugin"},
 		"two hyphens":      {[]string{"new", "my--sink", "--lang", "go"}, exitUsage, "no name for a plugin"},
 		"path":             {[]string{"new", "../x", "--lang", "go"}, exitUsage, "no name for a plugin"},

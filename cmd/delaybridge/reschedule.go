@@ -15,12 +15,12 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		Use:               "reschedule ID (--delay DURATION | --deliver-at TIME)",
 		Short:             "Change when a message is due",
 		Example:           "  delaybridge reschedule order-42 --delay 2h\n  delaybridge reschedule order-42 --deliver-at 2030-01-31T09:00:00Z",
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("the ID of the message"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	ref.add(cmd)
-	cmd.Flags().StringVar(&to.Delay, "delay", "", "from now, such as 500ms, 10s, 1h30m, 7d")
-	cmd.Flags().StringVar(&to.DeliverAt, "deliver-at", "", "RFC 3339 with offset, such as 2030-01-31T09:00:00Z")
+	cmd.Flags().StringVar(&to.Delay, "delay", "", "delay from now, such as 500ms, 10s, 1h30m, 7d")
+	cmd.Flags().StringVar(&to.DeliverAt, "deliver-at", "", "delivery time as RFC 3339 with offset, such as 2030-01-31T09:00:00Z")
 	cmd.MarkFlagsMutuallyExclusive("delay", "deliver-at")
 	cmd.MarkFlagsOneRequired("delay", "deliver-at")
 	return a.clientCommand(cmd, func(ctx context.Context, s *session, ids []string) error {

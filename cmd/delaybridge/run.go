@@ -72,9 +72,9 @@ func (a *app) watchSignals(cancel context.CancelFunc) (stop func()) {
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "delaybridge",
-		Short: "Deliver messages later, through the broker that is already there",
+		Short: "Deliver messages later, through the broker that consumers already read",
 		Long: `delaybridge accepts messages now and delivers them when they are due, through
-the broker that is already there.
+the broker that consumers already read.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 configuration invalid, 4 server or
 dependency unreachable, 5 not found, 6 conflict, too late, or some of several

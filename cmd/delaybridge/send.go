@@ -29,11 +29,12 @@ func (a *app) sendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send --topic TOPIC (--delay DURATION | --deliver-at TIME)",
 		Short: "Send one message",
-		Long: `Send one message to a running bridge. The body is what --body or --body-file
-says, else what comes from standard input.
+		Long: `Send one message to a running bridge. The body comes from --body or --body-file, or
+else from standard input.
 
-If no answer comes, the message may be stored or not. The error then names its id:
-the same command with that --id is safe, as what was stored is a duplicate.`,
+If there is no answer, the message may or may not be stored. The error names its id:
+it is safe to run the command again with that --id, because a stored message is then a
+duplicate.`,
 		Example: `  delaybridge send --topic hello --delay 10s --body hi
   delaybridge send --sink orders --topic created --key 42 --id order-42 --deliver-at 2030-01-31T09:00:00+01:00 --body-file order.json
   date | delaybridge send --topic hello --delay 1h30m --header content-type=text/plain`,
@@ -55,18 +56,18 @@ the same command with that --id is safe, as what was stored is a duplicate.`,
 
 func (f *sendFlags) add(cmd *cobra.Command) {
 	flags, m := cmd.Flags(), &f.message
-	flags.StringVar(&m.Sink, "sink", "", "the way out; may be left out if there is one only")
-	flags.StringVar(&m.Topic, "topic", "", "the address within the sink")
-	flags.StringVar(&m.ID, "id", "", "of the message; made here if left out, so that sending again with it is safe")
-	flags.StringVar(&m.Delay, "delay", "", "from acceptance, such as 500ms, 10s, 1h30m, 7d")
-	flags.StringVar(&m.DeliverAt, "deliver-at", "", "RFC 3339 with offset, such as 2030-01-31T09:00:00Z")
-	flags.StringVar(&m.TTL, "ttl", "", "from acceptance, after which it is not delivered any more")
-	flags.IntVar(&m.Priority, "priority", 0, "0 to 9; of what is due, higher goes first")
-	flags.StringVar(&f.key, "key", "", "that orders and partitions")
-	flags.StringVar(&f.body, "body", "", "the body")
-	flags.StringVar(&f.bodyFile, "body-file", "", "the file with the body; - is standard input")
-	flags.StringArrayVar(&f.headers, "header", nil, "name=value; can be repeated, order is kept")
-	flags.StringArrayVar(&f.options, "option", nil, "name=value for the sink or retry.*; can be repeated")
+	flags.StringVar(&m.Sink, "sink", "", "name of the sink; needed if several are configured")
+	flags.StringVar(&m.Topic, "topic", "", "topic, queue or routing key in the sink")
+	flags.StringVar(&m.ID, "id", "", "id of the message (default: a new one, printed; sending again with it is safe)")
+	flags.StringVar(&m.Delay, "delay", "", "delay from acceptance, such as 500ms, 10s, 1h30m, 7d")
+	flags.StringVar(&m.DeliverAt, "deliver-at", "", "delivery time as RFC 3339 with offset, such as 2030-01-31T09:00:00Z")
+	flags.StringVar(&m.TTL, "ttl", "", "time from acceptance after which the message expires, such as 1h")
+	flags.IntVar(&m.Priority, "priority", 0, "priority from 0 to 9; due messages leave highest first")
+	flags.StringVar(&f.key, "key", "", "key of the message, for order and partitioning")
+	flags.StringVar(&f.body, "body", "", "body of the message")
+	flags.StringVar(&f.bodyFile, "body-file", "", "path of a file with the body; - is standard input")
+	flags.StringArrayVar(&f.headers, "header", nil, "header as name=value; can be repeated, order is kept")
+	flags.StringArrayVar(&f.options, "option", nil, "option of the sink, or retry.*, as name=value; can be repeated")
 	cmd.MarkFlagsMutuallyExclusive("delay", "deliver-at")
 	cmd.MarkFlagsOneRequired("delay", "deliver-at")
 	cmd.MarkFlagsMutuallyExclusive("body", "body-file")

@@ -25,13 +25,14 @@ func (a *app) serveCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "serve --config FILE",
-		Short: "Run the bridge as a configuration file says",
-		Long: `Run the bridge as a configuration file says. It logs to standard error. SIGTERM
-or Ctrl-C ends it after what is in hand has been settled; a second one at once.`,
+		Short: "Run delaybridge with a configuration file",
+		Long: `Run delaybridge with a configuration file. It logs to standard error. SIGTERM or
+Ctrl-C stops it after the messages in flight are settled; a second signal stops it at
+once.`,
 		Example: "  delaybridge serve --config delaybridge.yaml",
 		Args:    cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&path, "config", "", "configuration file (env "+envConfig+")")
+	cmd.Flags().StringVar(&path, "config", "", "path of the configuration file (env "+envConfig+")")
 	cmd.RunE = a.runE(func(cmd *cobra.Command, _ []string) error {
 		c, err := loadConfig(path)
 		if err != nil {
@@ -81,7 +82,7 @@ func (a *app) serve(ctx context.Context, c *config.Config) error {
 	return err
 }
 
-// assemble opens the store and the doors, and tells what there is to know about
+// assemble opens the store and the listeners and sources, and tells what there is to know about
 // them. On error all are closed.
 func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, log *slog.Logger) (bridge *core.Bridge, ready []any, err error) {
 	redis, err := redisConfig(c, log)
@@ -94,16 +95,16 @@ func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, l
 	}
 	store := faultyStore(opened)
 	in := core.NewInterceptor(store, c.Limits.Limits, sinks...)
-	intakes, err := newIntakes(c, in, log)
+	sources, err := newSources(c, in, log)
 	if err != nil {
 		return nil, nil, errors.Join(coded(exitConfig, err), store.Close())
 	}
-	doors, told, err := openDoors(c, in, intakes, log)
+	inputs, told, err := openInputs(c, in, sources, log)
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
 	ready = append([]any{"version", buildVersion()}, told...)
 	ready = append(ready, "sinks", strings.Join(in.Sinks(), ","), "durability", in.Durability())
-	bridge = &core.Bridge{Store: store, Sinks: sinks, Doors: doors, StopTimeout: c.ShutdownTimeout, Log: log}
+	bridge = &core.Bridge{Store: store, Sinks: sinks, Inputs: inputs, StopTimeout: c.ShutdownTimeout, Log: log}
 	return bridge, ready, nil
 }

@@ -39,9 +39,9 @@ type sessionFlags struct {
 func (a *app) clientCommand(cmd *cobra.Command, do func(ctx context.Context, s *session, args []string) error) *cobra.Command {
 	var f sessionFlags
 	flags := cmd.Flags()
-	flags.StringVar(&f.url, "url", "", "of the bridge (env "+envURL+"; default "+defaultURL+")")
-	flags.StringVar(&f.token, "token", "", "that the bridge asks for; better given as env "+envToken)
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "for an answer")
+	flags.StringVar(&f.url, "url", "", "URL of the bridge (env "+envURL+"; default "+defaultURL+")")
+	flags.StringVar(&f.token, "token", "", "bearer token of the bridge; prefer env "+envToken)
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for an answer")
 	outputFlag(cmd, &f.output)
 	cmd.RunE = a.runE(func(cmd *cobra.Command, args []string) error {
 		s, err := a.session(f)
@@ -54,7 +54,7 @@ func (a *app) clientCommand(cmd *cobra.Command, do func(ctx context.Context, s *
 }
 
 func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "table or json")
+	cmd.Flags().StringVarP(output, "output", "o", "table", "output format: table or json")
 	complete(cmd, "output", "table", "json")
 }
 
@@ -81,8 +81,8 @@ func (a *app) session(f sessionFlags) (*session, error) {
 type refFlags struct{ sink, key string }
 
 func (f *refFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.sink, "sink", "", "of the message, if the id is in several")
-	cmd.Flags().StringVar(&f.key, "key", "", "of the message, if the id was used with several")
+	cmd.Flags().StringVar(&f.sink, "sink", "", "sink of the message; needed if several sinks have the id")
+	cmd.Flags().StringVar(&f.key, "key", "", "key of the message; needed if several messages with different keys have the id")
 }
 
 func (f *refFlags) query(cmd *cobra.Command) url.Values {
@@ -104,7 +104,12 @@ func (f *refFlags) query(cmd *cobra.Command) url.Values {
 func (a *app) actCommand(cmd *cobra.Command, method, pathFormat string) *cobra.Command {
 	var ref refFlags
 	ref.add(cmd)
-	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.Args = func(cmd *cobra.Command, ids []string) error {
+		if len(ids) == 0 {
+			return usageError(cmd.CommandPath() + " needs the ID of at least one message")
+		}
+		return nil
+	}
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return a.clientCommand(cmd, func(ctx context.Context, s *session, ids []string) error {
 		return a.forEach(ids, func(id string) error {

@@ -17,7 +17,7 @@ import (
 type stats struct {
 	Durability string        `json:"durability"`
 	Sinks      []sinkStats   `json:"sinks"`
-	Intakes    []intakeStats `json:"intakes"`
+	Sources    []sourceStats `json:"sources"`
 }
 
 type sinkStats struct {
@@ -29,7 +29,7 @@ type sinkStats struct {
 	Owned      int               `json:"owned"`
 	NextDue    string            `json:"next_due"`
 	Paused     string            `json:"paused"`
-	Facts      map[string]string `json:"facts"`
+	Details    map[string]string `json:"details"`
 	SinceStart struct {
 		Accepted   int `json:"accepted"`
 		Delivered  int `json:"delivered"`
@@ -44,11 +44,11 @@ type sinkStats struct {
 func (a *app) statsCommand() *cobra.Command {
 	return a.clientCommand(&cobra.Command{
 		Use:   "stats",
-		Short: "Count what is parked, and what the bridge has done",
-		Long: `Count what is parked for each sink, by all instances; and what the instance that
-was asked has done since it started: ACCEPTED to RETRIED; lateness (P50 and P99) is
-that of the last five minutes. Below it are the intakes of that instance, and the
-FACTS that sinks tell about themselves, if there are any: a plugin says how it is.`,
+		Short: "Show counts of parked messages and of what the bridge has done",
+		Long: `Show, for each sink, how many messages are parked in the store, and what the instance
+that answers has done since it started (ACCEPTED to RETRIED). Lateness (P50 and P99) is
+that of the last five minutes. Below are the sources of that instance, and the DETAILS
+that sinks report, such as the state of a plugin.`,
 		Example: "  delaybridge stats\n  delaybridge stats -o json",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, s *session, _ []string) error {
@@ -66,15 +66,15 @@ FACTS that sinks tell about themselves, if there are any: a plugin says how it i
 		if err := s.table(all.rows()); err != nil {
 			return err
 		}
-		if err := s.intakes(all.Intakes); err != nil {
+		if err := s.sources(all.Sources); err != nil {
 			return err
 		}
-		return s.facts(all.Sinks)
+		return s.details(all.Sinks)
 	})
 }
 
-type intakeStats struct {
-	Intake     string `json:"intake"`
+type sourceStats struct {
+	Source     string `json:"source"`
 	Parked     int    `json:"parked"`
 	Duplicates int    `json:"duplicates"`
 	Rejected   int    `json:"rejected"`
@@ -85,18 +85,18 @@ type intakeStats struct {
 	Trouble    string `json:"trouble"`
 }
 
-// intakes prints what the intakes of the instance have done, if it has any.
-func (s *session) intakes(all []intakeStats) error {
+// sources prints what the sources of the instance have done, if it has any.
+func (s *session) sources(all []sourceStats) error {
 	if len(all) == 0 {
 		return nil
 	}
-	rows := [][]string{{"INTAKE", "PARKED", "DUPLICATES", "REJECTED", "SKIPPED", "RETRIED", "LAG", "STATE", "TROUBLE"}}
+	rows := [][]string{{"SOURCE", "PARKED", "DUPLICATES", "REJECTED", "SKIPPED", "RETRIED", "LAG", "STATE", "TROUBLE"}}
 	for _, i := range all {
 		lag := "unknown"
 		if i.Lag != nil {
 			lag = strconv.Itoa(*i.Lag)
 		}
-		rows = append(rows, []string{i.Intake, strconv.Itoa(i.Parked), strconv.Itoa(i.Duplicates), strconv.Itoa(i.Rejected),
+		rows = append(rows, []string{i.Source, strconv.Itoa(i.Parked), strconv.Itoa(i.Duplicates), strconv.Itoa(i.Rejected),
 			strconv.Itoa(i.Skipped), strconv.Itoa(i.Retried), lag, i.State, shorten(i.Trouble, 120)})
 	}
 	if err := s.print("\n"); err != nil {
@@ -105,16 +105,16 @@ func (s *session) intakes(all []intakeStats) error {
 	return s.table(rows)
 }
 
-// facts prints what sinks tell about themselves, if any does.
-func (s *session) facts(sinks []sinkStats) error {
-	rows := [][]string{{"SINK", "FACTS"}}
+// details prints what sinks tell about themselves, if any does.
+func (s *session) details(sinks []sinkStats) error {
+	rows := [][]string{{"SINK", "DETAILS"}}
 	for _, one := range sinks {
-		var facts []string
-		for _, name := range slices.Sorted(maps.Keys(one.Facts)) {
-			facts = append(facts, shorten(name+"="+one.Facts[name], 80))
+		var details []string
+		for _, name := range slices.Sorted(maps.Keys(one.Details)) {
+			details = append(details, shorten(name+"="+one.Details[name], 80))
 		}
-		if len(facts) > 0 {
-			rows = append(rows, []string{one.Sink, strings.Join(facts, "  ")})
+		if len(details) > 0 {
+			rows = append(rows, []string{one.Sink, strings.Join(details, "  ")})
 		}
 	}
 	if len(rows) == 1 {

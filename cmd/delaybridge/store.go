@@ -15,7 +15,7 @@ import (
 func (a *app) storeCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "store",
-		Short:   "Look after what is stored in Redis",
+		Short:   "Inspect the data in Redis",
 		Example: "  delaybridge store format --config delaybridge.yaml",
 	}, a.storeFormatCommand())
 }
@@ -31,18 +31,18 @@ func (a *app) storeFormatCommand() *cobra.Command {
 	var f formatFlags
 	cmd := &cobra.Command{
 		Use:   "format --config FILE",
-		Short: "Show the format that is written, and pin it for a rollback",
-		Long: `Show in which format the instances write, which they read, and the bound that
-is set. They write the newest that all of them read. --pin has nothing newer than
-a format written; running instances follow within seconds. docs/redis.md tells how
+		Short: "Show the record format that is written, or pin it for a rollback",
+		Long: `Show which record format the instances write, which ones they read, and the pin, if
+one is set. They write the newest format that all of them read. --pin sets the newest
+format to write; running instances follow within seconds. docs/redis.md tells how
 to upgrade and how to roll back.`,
 		Example: "  delaybridge store format --config delaybridge.yaml\n  delaybridge store format --config delaybridge.yaml --pin 1",
 		Args:    cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.path, "config", "", "configuration file (env "+envConfig+")")
-	flags.IntVar(&f.pin, "pin", 0, "write no newer format than this")
-	flags.BoolVar(&f.unpin, "unpin", false, "write the newest again that all instances read")
+	flags.StringVar(&f.path, "config", "", "path of the configuration file (env "+envConfig+")")
+	flags.IntVar(&f.pin, "pin", 0, "newest format to write")
+	flags.BoolVar(&f.unpin, "unpin", false, "remove the pin: write the newest format that all instances read")
 	cmd.MarkFlagsMutuallyExclusive("pin", "unpin")
 	outputFlag(cmd, &f.output)
 	cmd.RunE = a.runE(func(cmd *cobra.Command, _ []string) error {

@@ -14,9 +14,9 @@ type bucket struct {
 
 	records    map[string]*record          // all, by ID
 	waiting    [core.MaxPriority + 1]queue // by priority
-	inHand     map[string]*record          // what the owner has taken and not settled
+	inFlight   map[string]*record          // what the owner has taken and not settled
 	seq        uint64                      // the last that was given out
-	owner      *owner                      // nil: nobody
+	owner      *lease                      // nil: nobody
 	wake       chan struct{}               // has a token if an earlier message came
 	memories   map[string]memory           // of settled messages, by ID
 	forgetting []string                    // their IDs in the order in which they end
@@ -32,7 +32,7 @@ func newBucket(sink string, number int, window time.Duration) *bucket {
 	return &bucket{
 		sink: sink, number: number, window: window,
 		records:  make(map[string]*record),
-		inHand:   make(map[string]*record),
+		inFlight: make(map[string]*record),
 		memories: make(map[string]memory),
 		wake:     make(chan struct{}, 1),
 	}
@@ -76,7 +76,7 @@ func (b *bucket) next() time.Time {
 	return first
 }
 
-// take puts up to limit due records in hand and returns them in the order in which
+// take puts up to limit due records in flight and returns them in the order in which
 // they leave: by priority, due time and acceptance.
 func (b *bucket) take(limit int, now time.Time) []*core.Message {
 	var messages []*core.Message
@@ -84,22 +84,22 @@ func (b *bucket) take(limit int, now time.Time) []*core.Message {
 		q := &b.waiting[priority]
 		for len(messages) < limit && len(*q) > 0 && !(*q)[0].due.After(now) {
 			r := q.pop()
-			r.place = inHand
-			b.inHand[r.message.ID] = r
+			r.place = inFlight
+			b.inFlight[r.message.ID] = r
 			messages = append(messages, r.taken())
 		}
 	}
 	return messages
 }
 
-// cutOff ends the attempts that an owner who is gone had in hand. They count,
+// cutOff ends the attempts that an owner who is gone had in flight. They count,
 // so that a message that brings its owner down is not tried for ever.
 func (b *bucket) cutOff() {
-	for _, r := range b.inHand {
+	for _, r := range b.inFlight {
 		r.failed(r.attempts+1, reasonCrashed, errorCrashed)
 		b.putBack(r)
 	}
-	clear(b.inHand)
+	clear(b.inFlight)
 }
 
 // bury makes r a dead letter.
@@ -118,7 +118,7 @@ func (b *bucket) remove(r *record, state core.State, now time.Time) {
 }
 
 // forget drops the memories that are over. An ID is in forgetting once, as it
-// is not accepted anew before it is forgotten.
+// is not accepted again before it is forgotten.
 func (b *bucket) forget(now time.Time) {
 	for len(b.forgetting) > 0 {
 		id := b.forgetting[0]

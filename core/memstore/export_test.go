@@ -1,7 +1,7 @@
 package memstore
 
 // Kill takes all buckets from their owners, who get to know it at their next
-// call, as when an instance has died with what it had in hand.
+// call, as when an instance has died with what it had in flight.
 func (s *Store) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

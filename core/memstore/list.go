@@ -132,7 +132,7 @@ func digest(query core.Query) uint64 {
 	return h.Sum64()
 }
 
-// Stats implements core.Inspector. NextDue is of what is not in hand.
+// Stats implements core.Inspector. NextDue is of what is not in flight.
 func (s *Store) Stats(_ context.Context, sinks ...string) ([]core.SinkStats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 type place int
 
 const (
-	waiting place = iota // in one of bucket.waiting
-	inHand               // in bucket.inHand
-	dead                 // in bucket.records alone
+	waiting  place = iota // in one of bucket.waiting
+	inFlight              // in bucket.inFlight
+	dead                  // in bucket.records alone
 )
 
 const (
@@ -55,7 +55,7 @@ func newRecord(m *core.Message, id string, now time.Time) *record {
 
 func (r *record) state() core.State {
 	switch {
-	case r.place == inHand:
+	case r.place == inFlight:
 		return core.Delivering
 	case r.place == dead && r.reason == reasonExpired:
 		return core.Expired
@@ -95,6 +95,6 @@ func (r *record) entry() core.Entry {
 	m.Attempt = r.attempts
 	return core.Entry{
 		Message: &m, State: r.state(), Reason: r.reason, Error: r.err, Due: r.due,
-		BodySize: len(m.Body), MayHaveBeenSent: r.attempts > 0 || r.place == inHand,
+		BodySize: len(m.Body), MayHaveBeenSent: r.attempts > 0 || r.place == inFlight,
 	}
 }

@@ -14,7 +14,7 @@ const rerunAfter = time.Second
 // Serve implements core.Store. It owns all buckets of the sink at once; a second
 // Serve of the same sink waits until the first has ended. It returns nil.
 //
-// A work that returns with messages in hand has abandoned them: for the next
+// A work that returns with messages in flight has abandoned them: for the next
 // owner, their attempt was cut off. A panic of work is not caught.
 func (s *Store) Serve(ctx context.Context, sink string, work func(ctx context.Context, b core.Bucket) error) error {
 	s.mu.Lock()

@@ -4,7 +4,7 @@
 // things out; what it holds ends with the process.
 //
 // One mutex guards everything. A sink has buckets (bucket.go), a bucket has
-// records (record.go), and a record is at one of three places: waiting, in hand
+// records (record.go), and a record is at one of three places: waiting, in flight
 // or dead. Serve and the owner of a bucket are in serve.go and owner.go, the
 // calls by ID in find.go and change.go.
 package memstore
@@ -26,7 +26,7 @@ type Config struct {
 	// also bounds what is asked for; 16 if zero.
 	Buckets int
 	// DedupeWindow says for each sink how long a settled message is remembered,
-	// so that its ID is not accepted anew. A sink that is not in the map has
+	// so that its ID is not accepted again. A sink that is not in the map has
 	// two minutes; zero is off.
 	DedupeWindow map[string]time.Duration
 	// Guard is how long Bucket.Wait blocks at most; 5 s if zero.

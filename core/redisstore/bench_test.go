@@ -113,7 +113,7 @@ func benchStore(b *testing.B, buckets, messages int) *Store {
 
 func openBench(b *testing.B, buckets int) *Store {
 	s, err := Open(b.Context(), Config{Addrs: []string{servers.SharedRedis(b).Addr()}, Prefix: fmt.Sprintf("t%d", prefixes.Add(1)),
-		Buckets: buckets, Ownership: time.Hour, timeout: testTimeout})
+		Buckets: buckets, Lease: time.Hour, timeout: testTimeout})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,15 +14,15 @@ import (
 // bucket is one bucket that this instance owns. Its methods belong to one
 // goroutine, but for signal.
 type bucket struct {
-	store  *Store
-	sink   string
-	number int
-	keys   []string
-	token  string
-	alarm  *alarm
-	sleep  *sleeper
-	woken  chan struct{} // holds one signal
-	hand   []held
+	store    *Store
+	sink     string
+	number   int
+	keys     []string
+	token    string
+	alarm    *alarm
+	sleep    *sleeper
+	woken    chan struct{} // holds one signal
+	inFlight []held
 	// failing: so many messages failed of late that takes use the slots of such calls.
 	failing bool
 	takes   int64 // so far; the number of the last tells Redis what a settle is of
@@ -35,7 +35,7 @@ type bucket struct {
 
 var _ core.Bucket = (*bucket)(nil)
 
-// held is what must be known of a message in hand to settle it.
+// held is what must be known of a message in flight to settle it.
 type held struct {
 	id        string
 	member    string
@@ -61,7 +61,7 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 	if err != nil {
 		return core.Batch{}, err
 	}
-	b.hand, b.newer.count = b.hand[:0], 0
+	b.inFlight, b.newer.count = b.inFlight[:0], 0
 	var damaged []core.Outcome
 	for n := 2; n < len(reply); n += 4 {
 		if batch.Messages, damaged, err = b.readTaken(batch.Messages, damaged, reply[n:n+4]); err != nil {
@@ -83,7 +83,7 @@ func (b *bucket) Take(ctx context.Context, max int) (core.Batch, error) {
 // ask runs take.lua. It returns the reply, whose messages are still to be read, and a
 // batch with the times in it.
 func (b *bucket) ask(ctx context.Context, max int) ([]any, core.Batch, error) {
-	if len(b.hand) == 0 { // else Redis refuses, and what is in flight keeps its number
+	if len(b.inFlight) == 0 { // else Redis refuses, and what is in flight keeps its number
 		b.takes++
 	}
 	at := &b.store.takes
@@ -101,7 +101,7 @@ func (b *bucket) ask(ctx context.Context, max int) ([]any, core.Batch, error) {
 	case err != nil:
 		return nil, core.Batch{}, fault("take", err)
 	case len(reply) == 1:
-		return nil, core.Batch{}, core.ErrOwnershipLost
+		return nil, core.Batch{}, core.ErrLeaseLost
 	case len(reply) < 2 || len(reply)%4 != 2:
 		return nil, core.Batch{}, fault("take", errReply)
 	}
@@ -154,7 +154,7 @@ func (b *bucket) bury(ctx context.Context, damaged []core.Outcome) error {
 	return fmt.Errorf("take from %s: %d records such as %q: %w; they are dead letters now", b, len(damaged), damaged[0].ID, errRecord)
 }
 
-// readTaken appends the messages of one priority, and notes them as in hand.
+// readTaken appends the messages of one priority, and notes them as in flight.
 func (b *bucket) readTaken(messages []*core.Message, damaged []core.Outcome, part []any) ([]*core.Message, []core.Outcome, error) {
 	priority := int(number(part[0]))
 	members, _ := part[1].([]any)
@@ -164,7 +164,7 @@ func (b *bucket) readTaken(messages []*core.Message, damaged []core.Outcome, par
 		return nil, nil, fault("take", errReply)
 	}
 	messages = slices.Grow(messages, len(records))
-	b.hand = slices.Grow(b.hand, len(records))
+	b.inFlight = slices.Grow(b.inFlight, len(records))
 	space := make([]core.Message, len(records))
 	for n := range records {
 		member := text(members[2*n])
@@ -179,7 +179,7 @@ func (b *bucket) readTaken(messages []*core.Message, damaged []core.Outcome, par
 		}
 		m.DeliverAt, m.Attempt, m.CutOff = failed.deliverAt, failed.attempts+1, failed.reason == reasonCrashed
 		err := decodeRecord(text(records[n]), b.store.config.newest, m)
-		b.hand = append(b.hand, held{m.ID, member, priority, m.Generated, m.DeliverAt})
+		b.inFlight = append(b.inFlight, held{m.ID, member, priority, m.Generated, m.DeliverAt})
 		if errors.Is(err, errNewer) {
 			b.newer.met(text(records[n]), m.ID)
 			continue
@@ -205,7 +205,7 @@ func millisText(v any) time.Time {
 
 // Settle implements core.Bucket.
 func (b *bucket) Settle(ctx context.Context, outcomes ...core.Outcome) error {
-	if len(outcomes) == 0 && len(b.hand) == 0 {
+	if len(outcomes) == 0 && len(b.inFlight) == 0 {
 		return nil
 	}
 	return b.settle(ctx, outcomes)

@@ -46,7 +46,7 @@ func TestClusterOfThreeMasters(t *testing.T) {
 }
 
 func clusterConfig(t *testing.T, c *servers.Cluster) Config {
-	config := Config{Cluster: true, Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), Ownership: suiteOwnership}
+	config := Config{Cluster: true, Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), Lease: suiteLease}
 	for _, node := range c.Masters {
 		config.Addrs = append(config.Addrs, node.Addr())
 	}
@@ -75,7 +75,7 @@ func TestClusterWaitsForReplicas(t *testing.T) {
 		}
 	}
 	if failed == 0 || failed == 48 {
-		t.Errorf("%d of 48 messages over three masters failed with one replica away, want some", failed)
+		t.Errorf("%d of 48 messages over three masters failed with one replica unreachable, want some", failed)
 	}
 }
 

@@ -27,20 +27,20 @@ func newCollector(want int) *collector {
 func (c *collector) Deliver(_ context.Context, batch []*core.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	verdicts := make(core.BatchError, len(batch))
+	results := make(core.BatchError, len(batch))
 	for n, m := range batch {
 		if time.Now().Before(m.DeliverAt) {
 			c.early = append(c.early, m.ID)
 		}
 		if c.failFirst && m.Attempt == 1 {
-			verdicts[n] = errors.New("first attempt")
+			results[n] = errors.New("first attempt")
 			continue
 		}
 		if c.seen[m.ID]++; c.seen[m.ID] == 1 && len(c.seen) == c.want {
 			close(c.all)
 		}
 	}
-	return verdicts
+	return results
 }
 
 func (c *collector) Close() error { return nil }

@@ -52,9 +52,9 @@ type Config struct {
 	// AllowVolatile lets the store start on a Redis without AOF.
 	AllowVolatile bool
 
-	// Ownership is how long a bucket stays with an instance that is not heard
+	// Lease is how long a bucket stays with an instance that is not heard
 	// of; 5 s, at least 500 ms. It is renewed three times in that span.
-	Ownership time.Duration
+	Lease time.Duration
 	// Guard is after how long a wake-up that was lost is noticed at the latest; 5 s.
 	Guard time.Duration
 	// Instance names this process among the others; host name, process id and
@@ -85,7 +85,7 @@ const (
 	defaultPrefix   = "delaybridge"
 	defaultBuckets  = 16
 	maxPrefixLen    = 64
-	minOwnership    = 500 * time.Millisecond
+	minLease        = 500 * time.Millisecond
 	longestSpan     = time.Hour
 	longestRemember = 7 * 24 * time.Hour
 )
@@ -107,8 +107,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("durability %q is not known: use auto, memory, replicated or fsync", c.Durability)
 	case c.Replicas < 0:
 		return errors.New("replicas must not be negative")
-	case c.Ownership != 0 && (c.Ownership < minOwnership || c.Ownership > longestSpan):
-		return fmt.Errorf("ownership must be %s to %s", minOwnership, longestSpan)
+	case c.Lease != 0 && (c.Lease < minLease || c.Lease > longestSpan):
+		return fmt.Errorf("lease must be %s to %s", minLease, longestSpan)
 	case c.Guard != 0 && (c.Guard < 10*time.Millisecond || c.Guard > longestSpan):
 		return fmt.Errorf("guard must be 10ms to %s", longestSpan)
 	case c.DurabilityTimeout < 0 || c.DurabilityTimeout > longestSpan:
@@ -126,7 +126,7 @@ func (c Config) withDefaults() Config {
 	c.Durability = cmp.Or(c.Durability, DurabilityAuto)
 	c.Replicas = cmp.Or(c.Replicas, 1)
 	c.DurabilityTimeout = cmp.Or(c.DurabilityTimeout, 2*time.Second)
-	c.Ownership = cmp.Or(c.Ownership, 5*time.Second)
+	c.Lease = cmp.Or(c.Lease, 5*time.Second)
 	c.Guard = cmp.Or(c.Guard, 5*time.Second)
 	c.DedupeWindow = cmp.Or(c.DedupeWindow, 2*time.Minute)
 	c.timeout = cmp.Or(c.timeout, commandTimeout)

@@ -19,9 +19,9 @@ type durability struct {
 	timeout  time.Duration // of the command
 }
 
-// choose settles the level for a Redis with these facts. A level that it can't
+// choose settles the level for a Redis in this state. A level that it can't
 // give is an error, never a silent downgrade.
-func (c Config) choose(f facts) (durability, error) {
+func (c Config) choose(f health) (durability, error) {
 	d := durability{level: c.Durability, timeout: c.DurabilityTimeout}
 	if d.level == DurabilityAuto {
 		d.level = strongest(f, c.Replicas)
@@ -44,10 +44,10 @@ func (c Config) choose(f facts) (durability, error) {
 	return d, nil
 }
 
-// broken tells why a Redis with these facts does not give the level any more,
+// broken tells why a Redis in this state does not give the level any more,
 // though it did when it was chosen. What CONFIG GET does not tell any more is
 // taken to be as it was. Replicas count with each answer.
-func (d durability) broken(f facts) error {
+func (d durability) broken(f health) error {
 	if d.level == DurabilityFsync && (!f.aof || f.lazy && !d.waitAOF) {
 		return errors.New("unsafe Redis: durability fsync is promised, and appendonly or appendfsync was changed while running: " +
 			"set appendonly yes and appendfsync always, or restart the bridge with another level")
@@ -55,9 +55,9 @@ func (d durability) broken(f facts) error {
 	return nil
 }
 
-// strongest is the best level of a Redis with these facts that waits for no timer.
+// strongest is the best level of a Redis in this state that waits for no timer.
 // WAITAOF does: where appendfsync is not always, up to a second for each answer.
-func strongest(f facts, replicas int) string {
+func strongest(f health, replicas int) string {
 	switch {
 	case f.aof && f.always:
 		return DurabilityFsync

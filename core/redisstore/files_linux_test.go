@@ -33,7 +33,7 @@ func TestFewFilesServeManyBuckets(t *testing.T) {
 
 func serveWithFewFiles(t *testing.T, addr string) {
 	const buckets, messages = 256, 2000
-	s := open(t, Config{Addrs: []string{addr}, Buckets: buckets, Ownership: suiteOwnership})
+	s := open(t, Config{Addrs: []string{addr}, Buckets: buckets, Lease: suiteLease})
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)

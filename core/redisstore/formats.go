@@ -27,7 +27,7 @@ import (
 const (
 	oldestFormat   = recordFormat
 	formatsEvery   = 5 * time.Second  // how old the last announcement may be
-	formatsAlive   = 30 * time.Second // and how long it counts, or as long as an ownership
+	formatsAlive   = 30 * time.Second // and how long it counts, or as long as a lease
 	withdrawWithin = time.Second
 )
 
@@ -92,7 +92,7 @@ func (s *Store) tooOld(f *Formats) error {
 
 // announceFormats announces this instance and learns what to write.
 func (s *Store) announceFormats(ctx context.Context, client redis.UniversalClient) (*Formats, error) {
-	f, err := s.formatCall(ctx, client, s.config.Instance, max(formatsAlive, s.config.Ownership))
+	f, err := s.formatCall(ctx, client, s.config.Instance, max(formatsAlive, s.config.Lease))
 	if err != nil {
 		return nil, err
 	}

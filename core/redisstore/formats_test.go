@@ -58,7 +58,7 @@ func park(t *testing.T, s *Store, m *core.Message) core.Receipt {
 // oneBucket is a store of its own with one bucket a sink.
 func oneBucket(t *testing.T) Config {
 	c := freshConfig(t)
-	c.Buckets, c.Ownership, c.Guard = 1, time.Minute, 200*time.Millisecond
+	c.Buckets, c.Lease, c.Guard = 1, time.Minute, 200*time.Millisecond
 	return c
 }
 
@@ -350,7 +350,7 @@ func TestFormatsOfAFullRedis(t *testing.T) {
 // TestServeAnnounces: an instance that only delivers counts, too.
 func TestServeAnnounces(t *testing.T) {
 	c := oneBucket(t)
-	c.Ownership = suiteOwnership
+	c.Lease = suiteLease
 	s := named(t, c, "a")
 	s.formats.tried = time.Time{} // long ago
 	if err := s.client.HDel(t.Context(), s.keys.meta(), "reads:a").Err(); err != nil {

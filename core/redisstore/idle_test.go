@@ -83,7 +83,7 @@ func TestIdleSinksCostLittle(t *testing.T) {
 	t.Parallel()
 	const sinks, buckets = 50, 16
 	server := servers.Redis(t, servers.RedisOptions{})
-	s := open(t, Config{Addrs: []string{server.Addr()}, Buckets: buckets, Ownership: 30 * time.Second, Guard: time.Second})
+	s := open(t, Config{Addrs: []string{server.Addr()}, Buckets: buckets, Lease: 30 * time.Second, Guard: time.Second})
 	ran := &tally{calls: make(map[string]int), keys: make(map[string]int)}
 	s.serving.AddHook(ran)
 	s.keeping.AddHook(ran)
@@ -118,10 +118,10 @@ func TestIdleSinksCostLittle(t *testing.T) {
 // TestLostWakeUpIsNoticed: by the next renewal, also if nothing is heard of it.
 func TestLostWakeUpIsNoticed(t *testing.T) {
 	config := freshConfig(t)
-	config.Buckets, config.Ownership, config.Guard = 1, time.Hour, time.Hour // nobody looks by the clock
+	config.Buckets, config.Lease, config.Guard = 1, time.Hour, time.Hour // nobody looks by the clock
 	s := open(t, config)
 	v := byHand(t, s, (&core.Dispatcher{Name: "orders", Sink: newCollector(0)}).Run)
-	if !v.claimNow(t.Context(), 0) {
+	if !v.requestNow(t.Context(), 0) {
 		t.Fatal("bucket is not owned")
 	}
 	defer v.giveBack(t.Context(), 0)
@@ -141,7 +141,7 @@ func TestLostWakeUpIsNoticed(t *testing.T) {
 		t.Fatalf("without a wake-up it is %s", got)
 	}
 	until(t, "it is delivered", func() bool {
-		v.renew(t.Context(), time.Now().Add(v.term))
+		v.renew(t.Context(), time.Now().Add(v.leaseTime))
 		return state() == core.Delivered
 	})
 }
@@ -181,7 +181,7 @@ func TestSteppedClockIsNoticed(t *testing.T) {
 // client library does not.
 func TestDeadSubscriptionIsBegunAgain(t *testing.T) {
 	config := freshConfig(t)
-	config.Buckets, config.Ownership, config.Guard = 1, minOwnership, time.Hour
+	config.Buckets, config.Lease, config.Guard = 1, minLease, time.Hour
 	s := open(t, config)
 	defer serveWith(t, s, idle)()
 	name := s.keys.wakeChannel(s.config.Instance, "orders")

@@ -224,7 +224,7 @@ func TestLateCallHasNoEffect(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := newLateRig(t, redis, Config{Ownership: time.Hour})
+			r := newLateRig(t, redis, Config{Lease: time.Hour})
 			if row.before != nil {
 				row.before(t, r)
 			}
@@ -333,7 +333,7 @@ func TestOvertakenCallAboutADeadLetter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newLateRig(t, redis, Config{Ownership: time.Hour})
+			r := newLateRig(t, redis, Config{Lease: time.Hour})
 			r.mustBury(t, "m")
 			slow := make(chan error)
 			ctx, giveUp := context.WithCancel(t.Context())

@@ -13,12 +13,12 @@ import (
 
 // TestLateSettleTouchesNothing: a settle whose answer never came is repeated, and
 // the first of the two may reach Redis after the next take, out of the buffer of
-// a connection that was given up. What is then in hand stays so.
+// a connection that was given up. What is then in flight stays so.
 func TestLateSettleTouchesNothing(t *testing.T) {
 	s, b := bucketWith(t, "first", "second")
 	takeOne(t, b, "first")
 	late := *b
-	late.hand = slices.Clone(b.hand)
+	late.inFlight = slices.Clone(b.inFlight)
 	settle(t, b, "first")
 	takeOne(t, b, "second")
 	settle(t, &late, "first")
@@ -28,7 +28,7 @@ func TestLateSettleTouchesNothing(t *testing.T) {
 }
 
 // TestSettleOfWhatWasRolledBack: a replica that takes over may know of the take
-// before only. What it has in hand is not what the settle is of.
+// before only. What it has in flight is not what the settle is of.
 func TestSettleOfWhatWasRolledBack(t *testing.T) {
 	s, b := bucketWith(t, "first", "second")
 	takeOne(t, b, "first")
@@ -78,7 +78,7 @@ func TestLateTakeTouchesNothing(t *testing.T) {
 func bucketWith(t *testing.T, ids ...string) (*Store, *bucket) {
 	t.Helper()
 	config := freshConfig(t)
-	config.Buckets, config.Ownership = 1, time.Hour // nobody renews it here
+	config.Buckets, config.Lease = 1, time.Hour // nobody renews it here
 	s := open(t, config)
 	for _, id := range ids {
 		if r := s.Park(t.Context(), &core.Message{ID: id, Sink: "orders", Topic: "t", DeliverAt: time.Now().Add(-time.Second)})[0]; r.Err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// claim asks for the lease of one bucket.
-type claim struct {
+// leaseRequest asks for the lease of one bucket.
+type leaseRequest struct {
 	*server
 	call
 	number int
@@ -36,48 +36,48 @@ type lease struct {
 	lost     bool // it ended before it was handed over; known when it has ended
 }
 
-// claim asks for the lease of a bucket; answered is called with what comes of it.
-func (v *server) claim(number int) {
-	v.claimed[number] = true
-	v.queued.claims = append(v.queued.claims, &claim{server: v, number: number, token: v.config.Instance + ":" + rand.Text()[:13]})
+// requestLease asks for the lease of a bucket; answered is called with what comes of it.
+func (v *server) requestLease(number int) {
+	v.requested[number] = true
+	v.queued.requests = append(v.queued.requests, &leaseRequest{server: v, number: number, token: v.config.Instance + ":" + rand.Text()[:13]})
 }
 
-// sendClaims sends claims in one round trip to each server.
-func (l *loop) sendClaims(ctx context.Context, claims []*claim) {
-	asked, calls := time.Now(), make([]call, len(claims))
-	for n, c := range claims {
+// sendLeaseRequests sends lease requests in one round trip to each server.
+func (l *loop) sendLeaseRequests(ctx context.Context, requests []*leaseRequest) {
+	asked, calls := time.Now(), make([]call, len(requests))
+	for n, c := range requests {
 		c.asked, c.call = asked, c.ownCall(ctx, c.sink, c.number, c.token)
 		calls[n] = c.call
 	}
-	l.runBeside(ctx, calls, func(n int) { l.post(func() { claims[n].answered(claims[n]) }) })
+	l.runInBackground(ctx, calls, func(n int) { l.post(func() { requests[n].answered(requests[n]) }) })
 }
 
-// answered deals with what Redis has answered to a claim. After the last of several
+// answered deals with what Redis has answered to a lease request. After the last of several
 // it looks once more at what fell to whom meanwhile.
-func (v *server) answered(c *claim) {
-	delete(v.claimed, c.number)
+func (v *server) answered(c *leaseRequest) {
+	delete(v.requested, c.number)
 	if epoch, err := c.Int64(); err != nil {
-		v.warnOf(c.number, "take ownership failed", err)
+		v.warnOf(c.number, "request for the lease failed", err)
 	} else if epoch > 0 {
 		v.enter(c, epoch)
 	}
-	if v.passed && len(v.claimed) == 0 {
+	if v.passed && len(v.requested) == 0 {
 		v.passed = false
 		v.beat()
 	}
 }
 
-// enter begins a lease. By our own clock it ends a term after the request for
+// enter begins a lease. By our own clock it ends a lease time after the request for
 // it was sent, which is never later than Redis ends it. Leases that are renewed by one
 // call fall due together, and those of other calls at other times.
-func (v *server) enter(c *claim, epoch int64) {
+func (v *server) enter(c *leaseRequest, epoch int64) {
 	b := &bucket{store: v.Store, sink: v.sink, number: c.number, keys: v.keys.bucket(v.sink, c.number), token: c.token,
 		alarm: v.alarm, sleep: newSleeper(), woken: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	every := v.renewEvery()
 	spread := (v.phase + time.Duration(c.number/renewedTogether)*every/ticksPerRenewal) % every
 	t := &lease{server: v, bucket: b, cancel: cancel, asked: c.asked.Add(-spread)}
-	t.expiry = time.AfterFunc(time.Until(c.asked.Add(v.term)), func() { cancel(core.ErrOwnershipLost) })
+	t.expiry = time.AfterFunc(time.Until(c.asked.Add(v.leaseTime)), func() { cancel(core.ErrLeaseLost) })
 	v.leases[c.number] = t
 	v.owned.set(v.sink, c.number, b)
 	v.log.Debug("bucket owned", "bucket", c.number, "epoch", epoch)
@@ -94,8 +94,8 @@ const workPause = 500 * time.Millisecond
 func (v *server) hold(ctx context.Context, t *lease) {
 	for ctx.Err() == nil {
 		err := v.work(ctx, t.bucket)
-		if errors.Is(err, core.ErrOwnershipLost) {
-			t.cancel(core.ErrOwnershipLost)
+		if errors.Is(err, core.ErrLeaseLost) {
+			t.cancel(core.ErrLeaseLost)
 		}
 		if errors.Is(err, errNewer) {
 			v.log.Warn("bucket is left to an instance of the newer version", "bucket", t.bucket.number, "err", err)
@@ -111,7 +111,7 @@ func (v *server) hold(ctx context.Context, t *lease) {
 		}
 		v.release(ctx, t)
 	}
-	t.lost = errors.Is(context.Cause(ctx), core.ErrOwnershipLost)
+	t.lost = errors.Is(context.Cause(ctx), core.ErrLeaseLost)
 	v.post(func() { v.leaveBucket(t) })
 }
 
@@ -119,13 +119,13 @@ func (v *server) hold(ctx context.Context, t *lease) {
 // got to know of it, else with an attempt more, as it may have been sent.
 func (v *server) release(ctx context.Context, t *lease) {
 	var err error
-	if b := t.bucket; len(b.hand) == 0 {
+	if b := t.bucket; len(b.inFlight) == 0 {
 		err = b.settle(ctx, nil)
 	} else {
 		err = v.cutOff(ctx, b)
 	}
-	if errors.Is(err, core.ErrOwnershipLost) {
-		t.cancel(core.ErrOwnershipLost)
+	if errors.Is(err, core.ErrLeaseLost) {
+		t.cancel(core.ErrLeaseLost)
 	}
 }
 
@@ -140,15 +140,15 @@ func (s *Store) cutOff(ctx context.Context, b *bucket) error {
 	case err != nil:
 		return fault("own", err)
 	case epoch <= 0:
-		return core.ErrOwnershipLost
+		return core.ErrLeaseLost
 	}
-	b.hand = b.hand[:0]
+	b.inFlight = b.inFlight[:0]
 	return nil
 }
 
 func (s *Store) ownCall(ctx context.Context, sink string, number int, token string) call {
 	return newCall(ctx, s.scripts.own, s.keys.bucket(sink, number), token,
-		s.keys.wakeChannel(s.config.Instance, sink), s.config.Ownership.Milliseconds())
+		s.keys.wakeChannel(s.config.Instance, sink), s.config.Lease.Milliseconds())
 }
 
 // leaveBucket is for a bucket whose work has returned. It does not wait until
@@ -160,7 +160,7 @@ func (v *server) leaveBucket(t *lease) {
 	}
 	delete(v.leases, t.bucket.number)
 	v.owned.remove(v.sink, t.bucket.number)
-	v.handing++
+	v.settling++
 	v.queued.releases = append(v.queued.releases, t)
 }
 
@@ -170,11 +170,11 @@ func (l *loop) sendReleases(ctx context.Context, leases []*lease) {
 	for n, t := range leases {
 		calls[n] = newCall(ctx, l.scripts.release, t.bucket.keys[:1], t.bucket.token, l.keys.memberChannel(t.sink), l.config.Instance)
 	}
-	l.runBeside(ctx, calls, func(n int) {
+	l.runInBackground(ctx, calls, func(n int) {
 		if err := calls[n].Err(); err != nil {
 			leases[n].warnOf(leases[n].bucket.number, "hand over bucket", err)
 		}
-		l.post(func() { leases[n].handing-- })
+		l.post(func() { leases[n].settling-- })
 	})
 }
 
@@ -206,11 +206,11 @@ func (l *loop) renew(ctx context.Context, now time.Time) {
 		calls[n] = l.renewCall(ctx, group)
 	}
 	sent := time.Now()
-	l.runBeside(ctx, calls, func(n int) { renewed(groups[n], calls[n], sent) })
+	l.runInBackground(ctx, calls, func(n int) { renewed(groups[n], calls[n], sent) })
 }
 
 func (l *loop) renewCall(ctx context.Context, group []*lease) call {
-	keys, args := make([]string, len(group)), []any{l.term.Milliseconds()}
+	keys, args := make([]string, len(group)), []any{l.leaseTime.Milliseconds()}
 	for n, t := range group {
 		keys[n], args = t.bucket.keys[0], append(args, t.bucket.token)
 	}
@@ -236,10 +236,10 @@ func renewed(group []*lease, c call, sent time.Time) {
 // has ended.
 func (t *lease) renewed(wakes int64, redis, sent time.Time) {
 	if wakes < 0 {
-		t.cancel(core.ErrOwnershipLost)
+		t.cancel(core.ErrLeaseLost)
 		return
 	}
-	t.expiry.Reset(time.Until(sent.Add(t.term)))
+	t.expiry.Reset(time.Until(sent.Add(t.leaseTime)))
 	if t.missed(wakes, redis, sent) {
 		t.bucket.signal()
 	}

@@ -61,7 +61,7 @@ type spot struct {
 	sink, bucket, level int
 	due, seq            int64
 	id                  string
-	inHand              bool
+	inFlight            bool
 }
 
 func (a spot) compare(b spot) int {
@@ -220,7 +220,7 @@ func readSpots(set any, one *source, q core.Query, some int) (spots []spot, whol
 		}
 		if len(member) > seqLen {
 			spots = append(spots, spot{sink: one.sink, bucket: one.bucket, level: int(number(parts[0])), due: due,
-				seq: memberSeq(member), id: member[seqLen:], inHand: rank+int64(n/2) < number(parts[1])})
+				seq: memberSeq(member), id: member[seqLen:], inFlight: rank+int64(n/2) < number(parts[1])})
 		}
 	}
 	return spots, len(members) < 2*some || len(spots) == 0
@@ -280,7 +280,7 @@ func readPeeked(reply any, sink string, sp spot, newest int) *core.Entry {
 	if err != nil {
 		e.Error = err.Error()
 	}
-	if e.State = f.state("waiting"); sp.inHand {
+	if e.State = f.state("waiting"); sp.inFlight {
 		e.State = core.Delivering
 	}
 	complete(e, f)

@@ -55,7 +55,7 @@ func (l *loop) listen(ctx context.Context) {
 	}
 	had, pubsub := l.heard.channels, l.heard.pubsub
 	l.heard.channels = wanted
-	l.beside.Go(func() {
+	l.background.Go(func() {
 		bounded, cancel := context.WithTimeout(ctx, l.config.timeout)
 		defer cancel()
 		pubsub = l.subscribe(bounded, pubsub, had, wanted)
@@ -103,19 +103,19 @@ func (l *loop) listens(ctx context.Context, pubsub *redis.PubSub) {
 // then the subscription is dead, and another one is begun.
 func (l *loop) probe(ctx context.Context, now time.Time) {
 	s := &l.heard
-	if s.busy || now.Sub(s.probed) < l.term/renewalsPerTerm {
+	if s.busy || now.Sub(s.probed) < l.leaseTime/renewalsPerLease {
 		return
 	}
 	if s.probed = now; s.missing {
 		l.config.Log.Warn("subscription does not answer and is begun again")
-		l.beside.Go(s.close)
+		l.background.Go(s.close)
 		*s = subscription{probed: now}
 		l.listen(ctx)
 		return
 	}
 	s.missing = true
-	l.beside.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, l.term/renewalsPerTerm)
+	l.background.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, l.leaseTime/renewalsPerLease)
 		defer cancel()
 		if err := l.echo(ctx); err != nil { // that proves nothing
 			l.post(func() { s.missing = false })

@@ -12,23 +12,23 @@ import (
 // keep what the others hold from being renewed.
 type loop struct {
 	*Store
-	term    time.Duration // of a lease
-	alarm   *alarm
-	servers map[string]*server // by sink
-	heard   subscription
-	channel map[string]*server // by the channels of each sink
-	queued  queues
-	posts   chan func() // what was found out beside the loop
-	beside  sync.WaitGroup
-	stop    chan struct{} // closed when no Serve is left
-	ended   chan struct{}
+	leaseTime  time.Duration // of a lease
+	alarm      *alarm
+	servers    map[string]*server // by sink
+	heard      subscription
+	channel    map[string]*server // by the channels of each sink
+	queued     queues
+	posts      chan func() // what was found out in the background
+	background sync.WaitGroup
+	stop       chan struct{} // closed when no Serve is left
+	ended      chan struct{}
 }
 
 // queues are the calls that leave when the loop has done all that it knows of, so
 // that many leave in one pipeline.
 type queues struct {
 	beats    []*server
-	claims   []*claim
+	requests []*leaseRequest
 	releases []*lease
 }
 
@@ -37,24 +37,24 @@ func (s *Store) newLoop() (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loop{Store: s, term: s.config.Ownership, alarm: alarm, servers: make(map[string]*server), channel: make(map[string]*server),
+	return &loop{Store: s, leaseTime: s.config.Lease, alarm: alarm, servers: make(map[string]*server), channel: make(map[string]*server),
 		posts: make(chan func(), 64), stop: make(chan struct{}), ended: make(chan struct{})}, nil
 }
 
-// renewalsPerTerm is how often a lease is renewed, and a heartbeat sent, in the time
+// renewalsPerLease is how often a lease is renewed, and a heartbeat sent, in the time
 // that it lasts. One that fails is sent again at the next tick.
 const (
-	renewalsPerTerm = 3
-	ticksPerRenewal = 4
+	renewalsPerLease = 3
+	ticksPerRenewal  = 4
 )
 
 // renewEvery is how old a renewal becomes. It shows lost wake-ups, too, so it is
 // not older than the guard period.
-func (l *loop) renewEvery() time.Duration { return min(l.term/renewalsPerTerm, l.config.Guard) }
+func (l *loop) renewEvery() time.Duration { return min(l.leaseTime/renewalsPerLease, l.config.Guard) }
 
 func (l *loop) run(ctx context.Context) {
 	defer close(l.ended)
-	l.beside.Go(l.alarm.run)
+	l.background.Go(l.alarm.run)
 	tick := time.NewTicker(l.renewEvery() / ticksPerRenewal)
 	defer tick.Stop()
 	for running := true; running; {
@@ -81,7 +81,7 @@ func (l *loop) run(ctx context.Context) {
 // finish waits until all that goes on has ended.
 func (l *loop) finish() {
 	l.alarm.close()
-	l.beside.Wait()
+	l.background.Wait()
 	for len(l.posts) > 0 {
 		(<-l.posts)()
 	}
@@ -111,7 +111,7 @@ func (l *loop) flush(ctx context.Context) {
 	q := l.queued
 	l.queued = queues{}
 	l.sendBeats(ctx, q.beats)
-	l.sendClaims(ctx, q.claims)
+	l.sendLeaseRequests(ctx, q.requests)
 	l.sendReleases(ctx, q.releases)
 	for sink, v := range l.servers {
 		if v.stopping && v.finished() {
@@ -124,15 +124,15 @@ func (l *loop) flush(ctx context.Context) {
 	}
 }
 
-// runBeside runs calls beside the loop, within a third of a lease and with a
+// runInBackground runs calls in the background, within a third of a lease and with a
 // pipeline of its own for each server. It is done with each call as soon as that has
 // its result: another server may not answer for long.
-func (l *loop) runBeside(ctx context.Context, calls []call, done func(n int)) {
+func (l *loop) runInBackground(ctx context.Context, calls []call, done func(n int)) {
 	if len(calls) == 0 {
 		return
 	}
-	l.beside.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, l.term/renewalsPerTerm)
+	l.background.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, l.leaseTime/renewalsPerLease)
 		defer cancel()
 		byServer(ctx, l.keeping, calls, func(p *part) {
 			if p.node != nil {

@@ -25,7 +25,7 @@ func (v *server) beat() {
 // sendBeats sends the heartbeats of several sinks in one round trip to each server.
 func (l *loop) sendBeats(ctx context.Context, servers []*server) {
 	if len(servers) > 0 && l.formats.due() {
-		l.beside.Go(func() { l.refreshFormats(ctx, l.keeping) })
+		l.background.Go(func() { l.refreshFormats(ctx, l.keeping) })
 	}
 	calls := make([]call, len(servers))
 	last := make([]bool, len(servers))
@@ -33,13 +33,13 @@ func (l *loop) sendBeats(ctx context.Context, servers []*server) {
 		v.beatAt, last[n] = time.Now(), v.stopping
 		calls[n] = v.beatCall(ctx)
 	}
-	l.runBeside(ctx, calls, func(n int) { l.post(func() { servers[n].beaten(calls[n], last[n]) }) })
+	l.runInBackground(ctx, calls, func(n int) { l.post(func() { servers[n].beaten(calls[n], last[n]) }) })
 }
 
 // beatCall asks for the names of the others, too, if this instance can't read all that
 // is stored: it stands aside for those that can.
 func (v *server) beatCall(ctx context.Context) call {
-	alive, names := v.term.Milliseconds(), 0
+	alive, names := v.leaseTime.Milliseconds(), 0
 	if v.formats.behind(v.config.newest) {
 		names = 1
 	}
@@ -80,10 +80,10 @@ func parsePlan(plan string) (numbers []int) {
 // rebalance gives back the buckets that fall to others and takes those that
 // fall to this instance and are free.
 func (v *server) rebalance(mine []int) {
-	v.passed = v.passed || len(v.claimed) > 0
+	v.passed = v.passed || len(v.requested) > 0
 	for _, n := range mine {
-		if v.leases[n] == nil && !v.claimed[n] {
-			v.claim(n)
+		if v.leases[n] == nil && !v.requested[n] {
+			v.requestLease(n)
 		}
 	}
 	for n, t := range v.leases {

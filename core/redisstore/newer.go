@@ -55,7 +55,7 @@ func (b *bucket) leaveNewer(ctx context.Context, batch core.Batch, limit int) (c
 	return batch, nil
 }
 
-// putBack puts back what is in hand, and returns err unless that fails.
+// putBack puts back what is in flight, and returns err unless that fails.
 func (b *bucket) putBack(ctx context.Context, err error) error {
 	if failed := b.settle(ctx, nil); failed != nil {
 		return failed

@@ -2,7 +2,7 @@ package redisstore
 
 import "sync"
 
-// numbers guesses the next number of acceptance of each bucket, so that a
+// numbers guesses the next sequence number of each bucket, so that a
 // message can be sent as it is to be stored. Only Redis gives the numbers out:
 // a wrong guess is put right there and costs a little more work.
 type numbers struct {
@@ -37,7 +37,7 @@ func (g *numbers) learn(sink string, bucket int, last int64) {
 	}
 }
 
-// appendSeq appends a number of acceptance as it is stored.
+// appendSeq appends a sequence number as it is stored.
 func appendSeq(b []byte, seq int64) []byte {
 	return append(b, byte(seq>>32), byte(seq>>24), byte(seq>>16), byte(seq>>8), byte(seq))
 }

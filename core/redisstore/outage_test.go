@@ -49,7 +49,7 @@ func TestOutageIsAFewLines(t *testing.T) {
 	t.Parallel()
 	const sinks = 50
 	redis, logged := servers.Redis(t, servers.RedisOptions{}), &lines{texts: make(map[string]int)}
-	s := open(t, Config{Addrs: []string{redis.Addr()}, Guard: 500 * time.Millisecond, Ownership: 10 * time.Second, Log: slog.New(logged)})
+	s := open(t, Config{Addrs: []string{redis.Addr()}, Guard: 500 * time.Millisecond, Lease: 10 * time.Second, Log: slog.New(logged)})
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	for n := range sinks {

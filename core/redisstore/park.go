@@ -32,10 +32,10 @@ const (
 	placeNowhere // its caller gave up, or it has its answer
 )
 
-// parkingOverhead is the memory that a pending message takes besides its payload, about.
-const parkingOverhead = 256
+// pendingOverhead is the memory that a pending message takes besides its payload, about.
+const pendingOverhead = 256
 
-func (p *pending) memory() int { return len(p.payload) + parkingOverhead }
+func (p *pending) memory() int { return len(p.payload) + pendingOverhead }
 
 // answered ends p; its receipt is complete.
 func (p *pending) answered() {

@@ -56,7 +56,7 @@ type parker struct {
 // its callers have just been answered, and would find this one gone.
 type parkQueue struct {
 	parker  *parker
-	watch   watch
+	check   healthCheck
 	waiting []*parkBatch // none is empty; the last takes what comes
 	size    int          // of what waits, with overhead
 	batches int          // on their way
@@ -118,7 +118,7 @@ func (k *parker) saw(unsafe error) {
 	defer k.mu.Unlock()
 	k.unsafe = unsafe
 	for _, q := range k.queues {
-		q.watch.saw(unsafe)
+		q.check.saw(unsafe)
 	}
 }
 
@@ -130,7 +130,7 @@ func (k *parker) queue(server string) *parkQueue {
 			k.queues = make(map[string]*parkQueue)
 		}
 		q = &parkQueue{parker: k}
-		q.watch.saw(k.unsafe)
+		q.check.saw(k.unsafe)
 		k.queues[server] = q
 	}
 	return q

@@ -147,7 +147,7 @@ func TestPlanForgetsTheDead(t *testing.T) {
 // TestInstancesHaveTheSameShare: also the real ones, of what they own.
 func TestInstancesHaveTheSameShare(t *testing.T) {
 	config := freshConfig(t)
-	config.Ownership = time.Minute
+	config.Lease = time.Minute
 	stores := []*Store{open(t, config)}
 	stores[0].config.Instance = "i0"
 	for n := range 4 {

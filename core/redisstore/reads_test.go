@@ -20,7 +20,7 @@ const wide = 64 // buckets
 
 func openWide(t *testing.T) *Store {
 	t.Helper()
-	return open(t, Config{Addrs: []string{servers.Redis(t, servers.RedisOptions{}).Addr()}, Prefix: "t", Buckets: wide, Ownership: time.Hour})
+	return open(t, Config{Addrs: []string{servers.Redis(t, servers.RedisOptions{}).Addr()}, Prefix: "t", Buckets: wide, Lease: time.Hour})
 }
 
 // TestListReadsWhatAPageNeeds: of many buckets that all have a page's worth.

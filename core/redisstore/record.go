@@ -22,7 +22,7 @@ import (
 //
 // Lengths are unsigned varints; the body runs to the end of the payload. Equal
 // content makes equal payloads, which is how park.lua tells most repeats from
-// conflicts; so times, which a repeat may have anew, are not in it, but for those
+// conflicts; so times, which a repeat may have again, are not in it, but for those
 // in the options: where payloads differ by little, sameContent tells.
 const (
 	recordFormat = 1

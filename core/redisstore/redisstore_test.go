@@ -26,7 +26,7 @@ var prefixes atomic.Int64
 // freshConfig is a store of its own on the Redis that this package's tests share.
 func freshConfig(t *testing.T) Config {
 	return Config{Addrs: []string{servers.SharedRedis(t).Addr()},
-		Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), Ownership: suiteOwnership, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+		Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), Lease: suiteLease, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
 // testTimeout is for tests that make each call once: a machine that stands still
@@ -52,7 +52,7 @@ func harness(base func(t *testing.T) Config) storetest.Harness {
 			config := base(t)
 			config.Buckets, config.DedupeWindows, config.Guard = c.Buckets, c.DedupeWindow, storetest.Guard
 			if !c.HandsOver {
-				config.Ownership = time.Minute // outlasts any hold-up of the machine
+				config.Lease = time.Minute // outlasts any hold-up of the machine
 			}
 			return open(t, config)
 		},
@@ -69,9 +69,9 @@ func TestStore(t *testing.T) { storetest.Run(t, harness(freshConfig)) }
 
 func TestModel(t *testing.T) { storetest.Model(t, harness(freshConfig)) }
 
-// suiteOwnership is short, as some tests wait for an ownership to end, and long
+// suiteLease is short, as some tests wait for a lease to end, and long
 // enough to be renewed though the machine stands still for a while.
-const suiteOwnership = 5 * time.Second
+const suiteLease = 5 * time.Second
 
 func TestBridgeDelivers(t *testing.T) {
 	config := freshConfig(t)

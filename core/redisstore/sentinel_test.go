@@ -14,7 +14,7 @@ import (
 func TestFailoverKeepsWhatReplicasHave(t *testing.T) {
 	group := servers.Sentinel(t, 3, time.Second)
 	s := open(t, Config{Addrs: group.Addrs(), MasterName: servers.SentinelName, Durability: DurabilityReplicated,
-		DurabilityTimeout: 5 * time.Second, Ownership: suiteOwnership})
+		DurabilityTimeout: 5 * time.Second, Lease: suiteLease})
 	const before = 300
 	sink := newCollector(before)
 	stop := serve(t, s, sink, core.RetryPolicy{})

@@ -14,27 +14,27 @@ import (
 // the leases of the buckets that fall to it. Its fields belong to the loop.
 type server struct {
 	*loop
-	sink     string
-	work     func(context.Context, core.Bucket) error
-	leases   map[int]*lease
-	claimed  map[int]bool  // buckets of which a lease is being asked for
-	passed   bool          // a rebalance has passed some of those over
-	beating  bool          // a heartbeat is on its way
-	again    bool          // and another one is to follow
-	silent   bool          // Redis did not answer the last heartbeat
-	phase    time.Duration // at which its first leases are renewed, so that sinks take turns
-	beatAt   time.Time     // when the last heartbeat was asked for
-	aside    bool          // others read what this instance can't, so that no bucket falls to it
-	stopping bool
-	departed bool // the others know that it stops, or can't be told
-	handing  int  // buckets that are being handed over
-	lost     int  // leases since that was last logged
-	done     chan struct{}
-	log      *slog.Logger
+	sink      string
+	work      func(context.Context, core.Bucket) error
+	leases    map[int]*lease
+	requested map[int]bool  // buckets of which a lease is being asked for
+	passed    bool          // a rebalance has passed some of those over
+	beating   bool          // a heartbeat is on its way
+	again     bool          // and another one is to follow
+	silent    bool          // Redis did not answer the last heartbeat
+	phase     time.Duration // at which its first leases are renewed, so that sinks take turns
+	beatAt    time.Time     // when the last heartbeat was asked for
+	aside     bool          // others read what this instance can't, so that no bucket falls to it
+	stopping  bool
+	departed  bool // the others know that it stops, or can't be told
+	settling  int  // buckets that are being handed over
+	lost      int  // leases since that was last logged
+	done      chan struct{}
+	log       *slog.Logger
 }
 
 func (l *loop) newServer(sink string, work func(context.Context, core.Bucket) error) *server {
-	return &server{loop: l, sink: sink, work: work, phase: rand.N(l.renewEvery()), leases: make(map[int]*lease), claimed: make(map[int]bool),
+	return &server{loop: l, sink: sink, work: work, phase: rand.N(l.renewEvery()), leases: make(map[int]*lease), requested: make(map[int]bool),
 		done: make(chan struct{}), log: l.config.Log.With("sink", sink, "instance", l.config.Instance)}
 }
 
@@ -120,16 +120,16 @@ func (v *server) leave() {
 
 // finished tells whether nothing is left to do, and nothing owned.
 func (v *server) finished() bool {
-	return v.departed && !v.beating && v.handing == 0 && len(v.claimed) == 0 && len(v.leases) == 0
+	return v.departed && !v.beating && v.settling == 0 && len(v.requested) == 0 && len(v.leases) == 0
 }
 
 // turn sends a heartbeat if it is time to, and logs what was lost.
 func (v *server) turn(now time.Time) {
-	if !v.silent && now.Sub(v.beatAt) < v.term/renewalsPerTerm {
+	if !v.silent && now.Sub(v.beatAt) < v.leaseTime/renewalsPerLease {
 		return
 	}
 	for ; v.lost > 0; v.lost-- {
-		v.warn("ownership of buckets was lost, as it was not renewed in time; what was being delivered is delivered again", v.sink)
+		v.warn("leases of buckets were lost, as they were not renewed in time; what was being delivered is delivered again", v.sink)
 	}
 	v.beat()
 }

@@ -15,7 +15,7 @@ const (
 	failingTake = 100
 )
 
-// settle is Settle also when this process knows of nothing in hand.
+// settle is Settle also when this process knows of nothing in flight.
 func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 	parts := b.settleParts(outcomes)
 	for n, part := range parts {
@@ -36,11 +36,11 @@ func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 		case err != nil:
 			return fault("settle", err)
 		case owned == 0:
-			return core.ErrOwnershipLost
+			return core.ErrLeaseLost
 		}
 	}
 	b.failing = len(parts) > 1
-	b.hand = b.hand[:0]
+	b.inFlight = b.inFlight[:0]
 	return nil
 }
 
@@ -48,8 +48,8 @@ func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 // more. Of a batch that went well, all of a priority is one group.
 func (b *bucket) settleParts(outcomes []core.Outcome) []settleArgs {
 	var lots [core.MaxPriority + 1]settleLot
-	for _, h := range b.hand {
-		lots[h.priority].inHand++
+	for _, h := range b.inFlight {
+		lots[h.priority].inFlight++
 	}
 	var remember []any
 	find := b.finder()
@@ -82,7 +82,7 @@ func (b *bucket) settleParts(outcomes []core.Outcome) []settleArgs {
 // settleLot is what became of the messages of one priority: what settle.lua is to
 // be told, in the order of the outcomes.
 type settleLot struct {
-	inHand         int
+	inFlight       int
 	ids, delivered []any // delivered: members
 	back, dead     []any
 }
@@ -120,7 +120,7 @@ func (g *settleArgs) add(how string, priority, width int, items []any) {
 }
 
 func (g *settleArgs) addDelivered(priority int, l *settleLot) {
-	if len(l.delivered) == l.inHand {
+	if len(l.delivered) == l.inFlight {
 		g.add("a", priority, 1, l.ids)
 	} else {
 		g.add("d", priority, 1, l.delivered)
@@ -143,16 +143,16 @@ func addFailed(parts []settleArgs, how string, priority, width int, items []any)
 	return parts
 }
 
-// finder finds each message in hand once. Outcomes mostly come in the order of
-// the hand, so a look in the same place mostly does.
+// finder finds each message in flight once. Outcomes mostly come in the order of
+// the take, so a look in the same place mostly does.
 func (b *bucket) finder() func(at int, id string) (held, bool) {
-	used := make([]bool, len(b.hand))
+	used := make([]bool, len(b.inFlight))
 	var byID map[string]int
 	return func(at int, id string) (held, bool) {
-		if at >= len(b.hand) || b.hand[at].id != id {
+		if at >= len(b.inFlight) || b.inFlight[at].id != id {
 			if byID == nil {
-				byID = make(map[string]int, len(b.hand))
-				for n, h := range b.hand {
+				byID = make(map[string]int, len(b.inFlight))
+				for n, h := range b.inFlight {
 					byID[h.id] = n
 				}
 			}
@@ -165,6 +165,6 @@ func (b *bucket) finder() func(at int, id string) (held, bool) {
 			return held{}, false
 		}
 		used[at] = true
-		return b.hand[at], true
+		return b.inFlight[at], true
 	}
 }

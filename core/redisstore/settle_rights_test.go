@@ -123,7 +123,7 @@ func TestOwnerAfterAHalfDoneSettle(t *testing.T) {
 			}
 			for _, id := range []string{"next0", "next5"} {
 				if m := taken[id]; m == nil || m.Attempt != 1 || m.CutOff {
-					t.Errorf("%s, which was not in hand, is taken as %+v", id, m)
+					t.Errorf("%s, which was not in flight, is taken as %+v", id, m)
 				}
 			}
 			if taken["quiet0"] == nil {
@@ -134,11 +134,11 @@ func TestOwnerAfterAHalfDoneSettle(t *testing.T) {
 }
 
 // unsettled has taken messages of some priorities as a user with all rights, u, and
-// returns what became of them. Others, next0 and next5, are due and not in hand.
+// returns what became of them. Others, next0 and next5, are due and not in flight.
 func unsettled(t *testing.T, server *servers.RedisServer) (*Store, *bucket, []core.Outcome) {
 	t.Helper()
 	server.MustDo("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all")
-	s := open(t, Config{Addrs: []string{server.Addr()}, Username: "u", Password: "p", Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), Buckets: 1, Ownership: time.Hour})
+	s := open(t, Config{Addrs: []string{server.Addr()}, Username: "u", Password: "p", Prefix: fmt.Sprintf("t%d", prefixes.Add(1)), Buckets: 1, Lease: time.Hour})
 	b := ownByHand(t, s)
 	parkDue(t, s, "all5", "part0", "back0", "back0b", "back3", "dead0", "dead3", "quiet0")
 	wantTaken(t, b, "all5", "back3", "dead3", "part0", "back0", "back0b", "dead0", "quiet0")
@@ -171,7 +171,7 @@ func parkDue(t *testing.T, s *Store, ids ...string) {
 	}
 }
 
-// wantTaken takes all that is due, and leaves it in hand.
+// wantTaken takes all that is due, and leaves it in flight.
 func wantTaken(t *testing.T, b *bucket, want ...string) {
 	t.Helper()
 	batch, err := b.Take(t.Context(), core.MaxTake)

@@ -15,11 +15,11 @@ import (
 // however long Redis takes for them.
 func TestRenewedThoughTakesHaveAllConnections(t *testing.T) {
 	config := freshConfig(t)
-	config.Ownership = time.Hour // does not end, whatever the machine does meanwhile
+	config.Lease = time.Hour // does not end, whatever the machine does meanwhile
 	config.Buckets = 1
 	s := open(t, config)
 	v := byHand(t, s, idle)
-	if !v.claimNow(t.Context(), 0) {
+	if !v.requestNow(t.Context(), 0) {
 		t.Fatal("bucket is not owned")
 	}
 	defer v.giveBack(t.Context(), 0)
@@ -48,7 +48,7 @@ func wantRenewed(t *testing.T, s *Store, v *server) {
 	}
 	first := end()
 	until(t, "Redis has prolonged it", func() bool {
-		v.renew(t.Context(), time.Now().Add(v.term))
+		v.renew(t.Context(), time.Now().Add(v.leaseTime))
 		return end() > first
 	})
 }
@@ -98,7 +98,7 @@ func (c *callTimes) under() int {
 func TestTakesWaitBeforeTheirTimeBegins(t *testing.T) {
 	const many = 4 * callsAtOnce
 	config := freshConfig(t)
-	config.Buckets, config.Ownership = many, time.Hour
+	config.Buckets, config.Lease = many, time.Hour
 	s := open(t, config)
 	hook := &callTimes{sha: s.scripts.take.sha, release: make(chan struct{})}
 	s.serving.AddHook(hook)

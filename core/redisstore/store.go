@@ -71,7 +71,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	s := &Store{config: config, client: config.connect(poolSize), serving: config.connect(2*callsAtOnce + failingAtOnce), keeping: config.connect(keepingSize),
 		takes: slots{most: callsAtOnce}, settles: slots{most: callsAtOnce}, failing: slots{most: failingAtOnce},
 		scripts: newScripts(), ids: core.NewIDs()}
-	s.parker.store, s.lookEvery = s, watchEvery
+	s.parker.store, s.lookEvery = s, checkHealthEvery
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -80,18 +80,18 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 func (s *Store) prepare(ctx context.Context) error {
-	facts, err := s.inspect(ctx)
+	health, err := s.inspect(ctx)
 	if err != nil {
 		return err
 	}
-	if err := facts.checkSafe(s.config.AllowVolatile); err != nil {
+	if err := health.checkSafe(s.config.AllowVolatile); err != nil {
 		return err
 	}
-	if s.config.Durability == DurabilityAuto && facts.aof && !facts.always && !facts.lazy {
+	if s.config.Durability == DurabilityAuto && health.aof && !health.always && !health.lazy {
 		s.config.Log.Warn("appendfsync can't be read, as CONFIG GET is refused, so durability auto does not choose fsync: " +
 			"allow config|get to the user of Redis, or name the level")
 	}
-	if s.durable, err = s.config.choose(facts); err != nil {
+	if s.durable, err = s.config.choose(health); err != nil {
 		return err
 	}
 	s.parker.bound(s.durable)

@@ -36,11 +36,11 @@ func TestDurabilityTimeoutIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestCallersThatWaitTakeNoOwnership: what is owned is renewed, though very many
+// TestCallersThatWaitTakeNoLease: what is owned is renewed, though very many
 // callers wait for a replica that does not answer.
-func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
+func TestCallersThatWaitTakeNoLease(t *testing.T) {
 	t.Parallel()
-	s, replica := replicated(t, Config{DurabilityTimeout: time.Minute, Ownership: 6 * time.Second})
+	s, replica := replicated(t, Config{DurabilityTimeout: time.Minute, Lease: 6 * time.Second})
 	const many = 6 * poolSize // keep the connections that callers share busy for 12 s
 	var messages []*core.Message
 	for n := range many {
@@ -55,7 +55,7 @@ func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
 	var lost atomic.Int64
 	defer serveWith(t, s, func(ctx context.Context, _ core.Bucket) error {
 		<-ctx.Done()
-		if context.Cause(ctx) == core.ErrOwnershipLost {
+		if context.Cause(ctx) == core.ErrLeaseLost {
 			lost.Add(1)
 		}
 		return nil
@@ -73,7 +73,7 @@ func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
 	}
 	callers.Wait()
 	if n := lost.Load(); n > 0 {
-		t.Errorf("%d ownerships were lost", n)
+		t.Errorf("%d leases were lost", n)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestCallersThatWaitTakeNoOwnership(t *testing.T) {
 // answer; the client library may wait for longer than it is told to.
 func TestRenewedThoughOtherCallsHang(t *testing.T) {
 	t.Parallel()
-	config := Config{Addrs: []string{servers.Redis(t, servers.RedisOptions{}).Addr()}, Ownership: 20 * time.Second, // what is lost meanwhile is not owned anew
+	config := Config{Addrs: []string{servers.Redis(t, servers.RedisOptions{}).Addr()}, Lease: 20 * time.Second, // what is lost meanwhile is not owned again
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	s := open(t, config)
 	var free sync.RWMutex // taken: heartbeats and announcements stand still, though their time is over
@@ -101,7 +101,7 @@ func TestRenewedThoughOtherCallsHang(t *testing.T) {
 	free.Lock()
 	defer free.Unlock()
 	before := renewals.Load()
-	until(t, "ownerships are renewed more than once", func() bool { return renewals.Load() > before+2 })
+	until(t, "leases are renewed more than once", func() bool { return renewals.Load() > before+2 })
 }
 
 // TestSilentMasterOfACluster: of a cluster whose slots are not all served, the
@@ -147,7 +147,7 @@ func bucketsElsewhere(t *testing.T, s *Store, server *servers.RedisServer) []int
 }
 
 // lostBySilence has a server not answer for a while, and tells which of these
-// buckets are not owned any more, or anew.
+// buckets are not owned any more, or again.
 func lostBySilence(s *Store, server *servers.RedisServer, numbers []int) (lost []int) {
 	before := make(map[int]*bucket)
 	for _, n := range numbers {
@@ -155,7 +155,7 @@ func lostBySilence(s *Store, server *servers.RedisServer, numbers []int) (lost [
 	}
 	server.Pause()
 	defer server.Resume()
-	time.Sleep(2 * s.config.Ownership) // all that was owned before is renewed or lost by then
+	time.Sleep(2 * s.config.Lease) // all that was owned before is renewed or lost by then
 	for n, b := range before {
 		if s.owned.get("orders", n) != b {
 			lost = append(lost, n)
@@ -171,7 +171,7 @@ func (o *ownedBuckets) get(sink string, number int) *bucket {
 }
 
 // TestParkRefusesWhatNobodyWaitsFor: while Redis does not answer, producers that
-// give up and send anew do not fill the memory.
+// give up and send again do not fill the memory.
 func TestParkRefusesWhatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t, servers.RedisOptions{})

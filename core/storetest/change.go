@@ -132,7 +132,7 @@ func cancelAfterAttempt(t *suite) {
 	o := own(t, store, Sink, 1)
 	o.await(1)
 	if receipt, err := store.Cancel(patient(t), ref("m")); !errors.Is(err, core.ErrTooLate) || receipt.State != core.Delivering {
-		t.Errorf("cancel in hand: receipt %+v, err %v", receipt, err)
+		t.Errorf("cancel in flight: receipt %+v, err %v", receipt, err)
 	}
 	o.settle(retrying("m", time.Hour, 1))
 	if receipt, err := store.Cancel(patient(t), ref("m")); err != nil || receipt.Attempt != 1 || receipt.State != core.Cancelled {

@@ -53,10 +53,10 @@ type model struct {
 	// each store makes its own.
 	generated []draft
 	known     []draft // all that have been parked
-	inHand    [modelBuckets][]taken
+	inFlight  [modelBuckets][]taken
 }
 
-// taken is a message in hand.
+// taken is a message in flight.
 type taken struct {
 	name    string
 	attempt int

@@ -218,7 +218,7 @@ func (m *model) getOne(t *rapid.T, ref func(*side) core.Ref) {
 
 func (m *model) take(t *rapid.T) {
 	bucket := rapid.IntRange(0, modelBuckets-1).Draw(t, "bucket")
-	if len(m.inHand[bucket]) > 0 {
+	if len(m.inFlight[bucket]) > 0 {
 		return
 	}
 	limit := rapid.IntRange(1, 5).Draw(t, "limit")
@@ -227,9 +227,9 @@ func (m *model) take(t *rapid.T) {
 		if err != nil {
 			t.Fatalf("take: %v", err)
 		}
-		m.inHand[bucket] = nil
+		m.inFlight[bucket] = nil
 		for _, msg := range batch.Messages {
-			m.inHand[bucket] = append(m.inHand[bucket], taken{s.name(msg.ID), msg.Attempt})
+			m.inFlight[bucket] = append(m.inFlight[bucket], taken{s.name(msg.ID), msg.Attempt})
 		}
 		return m.batch(s, batch)
 	})
@@ -237,7 +237,7 @@ func (m *model) take(t *rapid.T) {
 
 func (m *model) settle(t *rapid.T) {
 	bucket := rapid.IntRange(0, modelBuckets-1).Draw(t, "bucket")
-	held := m.inHand[bucket]
+	held := m.inFlight[bucket]
 	if len(held) == 0 {
 		return
 	}
@@ -263,7 +263,7 @@ func (m *model) settle(t *rapid.T) {
 		}
 		return fmt.Sprint(err)
 	})
-	m.inHand[bucket] = nil
+	m.inFlight[bucket] = nil
 	m.tick()
 }
 
@@ -309,8 +309,8 @@ func (m *model) stats(t *rapid.T) {
 	m.compare(t, "stats", func(s *side) string {
 		stats := readStats(t, s.store, m.sink)[0]
 		next := m.label(stats.NextDue)
-		if len(m.inHand[0])+len(m.inHand[1]) > 0 {
-			next = "" // it is open whether what is in hand counts
+		if len(m.inFlight[0])+len(m.inFlight[1]) > 0 {
+			next = "" // it is open whether what is in flight counts
 		}
 		return fmt.Sprintf("%d scheduled, %d due, %d dead, %d of %d owned, next %s",
 			stats.Scheduled, stats.Due, stats.Dead, stats.Owned, stats.Buckets, next)

@@ -143,8 +143,8 @@ func returnsAfterWorks(t *suite) {
 				close(all)
 			}
 			<-ctx.Done()
-			// There is time to settle what is in hand.
-			if context.Cause(ctx) != core.ErrOwnershipLost {
+			// There is time to settle what is in flight.
+			if context.Cause(ctx) != core.ErrLeaseLost {
 				if err := b.Settle(context.WithoutCancel(ctx)); err != nil {
 					t.Errorf("settle while Serve ends: %v", err)
 				}
@@ -183,7 +183,7 @@ func failedRunsAgain(t *suite) {
 				t.Errorf("take: %v", err)
 			}
 			if failed.Store(err != nil || len(batch.Messages) > 0); failed.Load() {
-				return errors.New("fails with a message in hand")
+				return errors.New("fails with a message in flight")
 			}
 		}
 		for ctx.Err() == nil {
@@ -208,11 +208,11 @@ func uselessAfterwards(t *suite) {
 	old := before.buckets[0]
 	now := own(t, store, Sink, 1)
 	wantIDs(t, now.await(1).Messages, "m")
-	if batch, err := old.Take(patient(t), 1); !errors.Is(err, core.ErrOwnershipLost) {
-		t.Errorf("take: %v, err %v; want %v", ids(batch.Messages), err, core.ErrOwnershipLost)
+	if batch, err := old.Take(patient(t), 1); !errors.Is(err, core.ErrLeaseLost) {
+		t.Errorf("take: %v, err %v; want %v", ids(batch.Messages), err, core.ErrLeaseLost)
 	}
-	if err := old.Settle(patient(t), delivered("m")); !errors.Is(err, core.ErrOwnershipLost) {
-		t.Errorf("settle: %v, want %v", err, core.ErrOwnershipLost)
+	if err := old.Settle(patient(t), delivered("m")); !errors.Is(err, core.ErrLeaseLost) {
+		t.Errorf("settle: %v, want %v", err, core.ErrLeaseLost)
 	}
 	wantState(t, store, "m", core.Delivering)
 	now.settle(retrying("m", 0, 1))
@@ -244,7 +244,7 @@ func takesOver(t *suite) {
 	wantEachOnce(t, append(got, collect(t, batches, 40)...), 120)
 }
 
-// crash has an owner die with a message in hand, and returns the next one.
+// crash has an owner die with a message in flight, and returns the next one.
 func crash(t *suite) (core.Store, *owner) {
 	if t.Kill == nil {
 		t.Skip("an instance can't be killed")
@@ -266,7 +266,7 @@ func crashCounts(t *suite) {
 	wantIDs(t, batch.Messages, "in-hand", "waiting")
 	lost, other := batch.Messages[0], batch.Messages[1]
 	if lost.Attempt != 2 || !lost.CutOff {
-		t.Errorf("was in hand: attempt %d, cut off %t", lost.Attempt, lost.CutOff)
+		t.Errorf("was in flight: attempt %d, cut off %t", lost.Attempt, lost.CutOff)
 	}
 	if other.Attempt != 1 || other.CutOff {
 		t.Errorf("was waiting: attempt %d, cut off %t", other.Attempt, other.CutOff)

@@ -18,7 +18,7 @@ func settleRules() []rule {
 		{"dead and expired are kept with their reasons", deadIsKept},
 		{"the error text is cut", errorIsCut},
 		{"twice does no harm", settleTwice},
-		{"what is not in hand is ignored", strangerIsIgnored},
+		{"what is not in flight is ignored", strangerIsIgnored},
 		{"outcomes come in any order of priorities", anyOrderOfPriorities},
 	}
 }

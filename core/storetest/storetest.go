@@ -48,7 +48,7 @@ type Harness struct {
 	// Config, and closes it when t ends. It may be first itself, where the data
 	// belong to one instance. nil skips the tests that need it.
 	Second func(t *testing.T, first core.Store) core.Store
-	// Kill makes an instance die with what it has in hand: nothing that it does
+	// Kill makes an instance die with what it has in flight: nothing that it does
 	// from now on reaches the data, not even the hand-over of its buckets. Its
 	// Serve must still return when its ctx has ended. Another instance then
 	// comes to own its buckets. nil skips the tests that need it.

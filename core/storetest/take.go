@@ -16,8 +16,8 @@ func takeRules() []rule {
 		{"by priority among what is due", byPriority},
 		{"equal keys leave in order", equalKeys},
 		{"no more than asked for", noMoreThanAsked},
-		{"next is the earliest that is not in hand", nextIsEarliest},
-		{"taking with messages in hand is refused", takeTwice},
+		{"next is the earliest that is not in flight", nextIsEarliest},
+		{"taking with messages in flight is refused", takeTwice},
 		{"what is past its expiry is taken", expiredIsTaken},
 		{"hundreds at once", hundreds},
 	}
@@ -154,7 +154,7 @@ func takeTwice(t *suite) {
 	o.settle()
 	wantIDs(t, o.take(1).Messages, "a")
 	if batch, err := o.buckets[0].Take(context.Background(), 1); err == nil {
-		t.Errorf("take with messages in hand: %v, want an error", ids(batch.Messages))
+		t.Errorf("take with messages in flight: %v, want an error", ids(batch.Messages))
 	}
 	o.settle(delivered("a"))
 	wantIDs(t, o.take(2).Messages, "b")

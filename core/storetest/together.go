@@ -23,8 +23,8 @@ const (
 	perProducer = 60
 )
 
-// fates is what several producers have learnt of their messages.
-type fates struct {
+// outcomes is what several producers have learnt of their messages.
+type outcomes struct {
 	mu        sync.Mutex
 	accepted  map[string]bool
 	cancelled map[string]bool
@@ -33,7 +33,7 @@ type fates struct {
 func deliveredOrCancelled(t *suite) {
 	store := t.open(3)
 	batches := drain(t, store)
-	f := &fates{accepted: make(map[string]bool), cancelled: make(map[string]bool)}
+	f := &outcomes{accepted: make(map[string]bool), cancelled: make(map[string]bool)}
 	var group sync.WaitGroup
 	for p := range producers {
 		group.Go(func() { f.produce(t, store, p) })
@@ -56,7 +56,7 @@ func deliveredOrCancelled(t *suite) {
 
 // produce parks messages, some with keys, some with generated IDs, and cancels
 // every other one while it falls due.
-func (f *fates) produce(t *suite, store core.Store, producer int) {
+func (f *outcomes) produce(t *suite, store core.Store, producer int) {
 	for n := range perProducer {
 		m := message(fmt.Sprintf("p%d-%d", producer, n), after(time.Duration(n%5)*time.Millisecond), priority(n%3))
 		if n%4 == 1 {
@@ -75,7 +75,7 @@ func (f *fates) produce(t *suite, store core.Store, producer int) {
 	}
 }
 
-func (f *fates) note(id string, cancelled bool) {
+func (f *outcomes) note(id string, cancelled bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.accepted[id] = true

@@ -21,7 +21,7 @@ type nullSink struct {
 	seen        func(now time.Time, batch []*core.Message) // looks at what comes, unless nil
 }
 
-// expect starts a count of n messages anew.
+// expect starts a count of n messages again.
 func (s *nullSink) expect(n int) {
 	s.count.Store(0)
 	s.first.Store(0)
@@ -44,7 +44,7 @@ func (s *nullSink) Deliver(_ context.Context, batch []*core.Message) error {
 
 func (s *nullSink) Close() error { return nil }
 
-// bridge is a whole bridge in this process, but for the doors.
+// bridge is a whole bridge in this process, but for the listeners.
 type bridge struct {
 	in         *core.Interceptor
 	store      *redisstore.Store

@@ -186,17 +186,17 @@ func (s *countedSink) Deliver(ctx context.Context, batch []*core.Message) error 
 		return s.nullSink.Deliver(ctx, batch)
 	}
 	fmt.Fprintln(os.Stderr, "bench: deliver:", err) // what failed is tried again, and counts then
-	if verdicts, ok := errors.AsType[core.BatchError](err); ok {
-		_ = s.nullSink.Deliver(ctx, confirmedOf(batch, verdicts)) // never fails
+	if results, ok := errors.AsType[core.BatchError](err); ok {
+		_ = s.nullSink.Deliver(ctx, confirmedOf(batch, results)) // never fails
 	}
 	return err
 }
 
 // confirmedOf are the messages of a batch that did not fail.
-func confirmedOf(batch []*core.Message, verdicts core.BatchError) []*core.Message {
+func confirmedOf(batch []*core.Message, results core.BatchError) []*core.Message {
 	var confirmed []*core.Message
 	for i, m := range batch {
-		if verdicts[i] == nil {
+		if results[i] == nil {
 			confirmed = append(confirmed, m)
 		}
 	}

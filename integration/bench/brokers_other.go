@@ -9,4 +9,4 @@ import (
 
 func measureBrokers(context.Context, *bench) error { return errors.ErrUnsupported }
 
-func measureIntake(context.Context, *bench) error { return errors.ErrUnsupported }
+func measureSource(context.Context, *bench) error { return errors.ErrUnsupported }

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 )
 
-// measureHTTP: messages a second through the HTTP door, as single posts and as
+// measureHTTP: messages a second through the HTTP listener, as single posts and as
 // NDJSON batches. The client is part of the run and shares the processors; it
 // sends ready-made bytes over kept connections.
 func measureHTTP(ctx context.Context, b *bench) error {
@@ -32,7 +32,7 @@ func measureHTTP(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	addr, stop, err := openDoor(ctx, br)
+	addr, stop, err := openListener(ctx, br)
 	if err != nil {
 		return errors.Join(err, br.stop())
 	}
@@ -48,19 +48,19 @@ func measureHTTP(ctx context.Context, b *bench) error {
 	return errors.Join(err, stop(), br.stop())
 }
 
-// openDoor serves br over HTTP on a free port.
-func openDoor(ctx context.Context, br *bridge) (addr string, stop func() error, err error) {
-	door, err := httpdoor.New(httpdoor.Config{Listen: "127.0.0.1:0"}, br.in)
+// openListener serves br over HTTP on a free port.
+func openListener(ctx context.Context, br *bridge) (addr string, stop func() error, err error) {
+	listener, err := httplistener.New(httplistener.Config{Listen: "127.0.0.1:0"}, br.in)
 	if err != nil {
 		return "", nil, err
 	}
-	at, err := door.Listen()
+	at, err := listener.Listen()
 	if err != nil {
 		return "", nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- door.Run(ctx) }()
+	go func() { ended <- listener.Run(ctx) }()
 	return at.String(), func() error { cancel(); return <-ended }, nil
 }
 

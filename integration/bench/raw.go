@@ -74,7 +74,7 @@ func (l rawLoop) park(ctx context.Context, c *redis.Client, n int, due time.Time
 }
 
 // rawTake reads ids that are due and their bodies; rawSettle removes them. Both
-// are one script call for each batch, as a client that knew no ownership would
+// are one script call for each batch, as a client that knew no lease would
 // do it.
 const (
 	rawTake = `local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])

@@ -35,7 +35,7 @@ type instance struct {
 	name  string
 	store *redisstore.Store
 	in    *core.Interceptor
-	gate  chan struct{}
+	start chan struct{}
 	stop  func() error
 
 	mu     sync.Mutex
@@ -52,7 +52,7 @@ func (b *bench) openInstance(ctx context.Context, config redisstore.Config, sink
 		return nil, err
 	}
 	i := &instance{name: config.Instance, store: store, in: core.NewInterceptor(store, core.Limits{}, sinks...),
-		gate: make(chan struct{}), held: make(map[string]string)}
+		start: make(chan struct{}), held: make(map[string]string)}
 	ctx, cancel := context.WithCancel(ctx)
 	served := make(chan error, len(sinks))
 	for _, d := range sinks {
@@ -69,19 +69,19 @@ func (b *bench) openInstance(ctx context.Context, config redisstore.Config, sink
 }
 
 // begin lets work on every bucket go on, at one instant.
-func (i *instance) begin() { close(i.gate) }
+func (i *instance) begin() { close(i.start) }
 
 func (i *instance) work(d *core.Dispatcher) func(context.Context, core.Bucket) error {
 	return func(ctx context.Context, bucket core.Bucket) error {
 		i.hold(bucket, true)
 		defer i.hold(bucket, false)
 		select {
-		case <-i.gate:
+		case <-i.start:
 		case <-ctx.Done():
 		}
 		err := d.Run(ctx, bucket)
 		switch {
-		case errors.Is(err, core.ErrOwnershipLost) || errors.Is(context.Cause(ctx), core.ErrOwnershipLost):
+		case errors.Is(err, core.ErrLeaseLost) || errors.Is(context.Cause(ctx), core.ErrLeaseLost):
 			i.lost.Add(1)
 		case err != nil:
 			i.failed.Add(1)

@@ -62,7 +62,7 @@ func balanceOf(ctx context.Context, b *bench, draw, n int) (found balance, err e
 		}
 	}()
 	add := func() error {
-		i, err := b.openInstance(ctx, redisstore.Config{Buckets: balanceBuckets, Ownership: balanceLease,
+		i, err := b.openInstance(ctx, redisstore.Config{Buckets: balanceBuckets, Lease: balanceLease,
 			Instance: fmt.Sprintf("draw%d-%d", draw, len(instances))}, nullSinks(sinkNames(1), &nullSink{})...)
 		if err == nil {
 			instances = append(instances, i)

@@ -39,31 +39,31 @@ const (
 // the lateness of its neighbour. The neighbour is measured alone before and after,
 // as what else the machine does changes.
 func measureFailures(ctx context.Context, b *bench) error {
-	var calm, beside []time.Duration
+	var calm, background []time.Duration
 	var rate float64
 	var cost time.Duration
 	for _, failing := range []int{0, failingMessages, 0} {
-		late, err := b.besideFailing(ctx, failing, &rate, &cost)
+		late, err := b.withFailing(ctx, failing, &rate, &cost)
 		if err != nil {
 			return err
 		}
 		if failing > 0 {
-			beside = late
+			background = late
 		} else {
 			calm = append(calm, late...)
 		}
 	}
 	b.table.durations(fmt.Sprintf("lateness p50 beside %d k messages that fail and are retried; beside it: with none", failingMessages/1000),
-		quantile(beside, 0.50), quantile(calm, 0.50), "")
-	b.table.durations("… p99", quantile(beside, 0.99), quantile(calm, 0.99), "≤ 3 ×")
+		quantile(background, 0.50), quantile(calm, 0.50), "")
+	b.table.durations("… p99", quantile(background, 0.99), quantile(calm, 0.99), "≤ 3 ×")
 	b.table.row(fmt.Sprintf("… Redis's time for a failed attempt, of %s", perSecond(rate)), micros(cost), "", "", "")
 	return nil
 }
 
-// besideFailing is the lateness of a sink's messages while n messages of another
+// withFailing is the lateness of a sink's messages while n messages of another
 // fail, and, where there are some, how many attempts a second fail and what one
 // costs Redis.
-func (b *bench) besideFailing(ctx context.Context, n int, rate *float64, cost *time.Duration) (late []time.Duration, err error) {
+func (b *bench) withFailing(ctx context.Context, n int, rate *float64, cost *time.Duration) (late []time.Duration, err error) {
 	if err := b.redis.flush(ctx); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func leasesOf(ctx context.Context, b *bench, buckets, sinks int) (err error) {
 	}
 	seen := newMarks(b.burst)
 	names := sinkNames(sinks)
-	i, err := b.openInstance(ctx, redisstore.Config{Buckets: buckets, Ownership: b.lease}, nullSinks(names, markSink(seen))...)
+	i, err := b.openInstance(ctx, redisstore.Config{Buckets: buckets, Lease: b.lease}, nullSinks(names, markSink(seen))...)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func leasesOf(ctx context.Context, b *bench, buckets, sinks int) (err error) {
 		return err
 	}
 	runtime.GC()
-	parking := i.lost.Load()
+	pending := i.lost.Load()
 	began := time.Now()
 	i.begin()
 	const patience = 90 * time.Second
@@ -96,7 +96,7 @@ func leasesOf(ctx context.Context, b *bench, buckets, sinks int) (err error) {
 	b.table.rates(fmt.Sprintf("burst of %d k over %d buckets of %d sinks; raw: as many keys", b.burst/1000, buckets, sinks),
 		float64(seen.came)/took.Seconds(), raw, "")
 	b.table.row(fmt.Sprintf("… in %.1f leases of %s: leases lost (and while it was parked), works that failed", took.Seconds()/b.lease.Seconds(), b.lease),
-		fmt.Sprintf("%d (%d), %d", i.lost.Load()-parking, parking, i.failed.Load()), "", "", "0 (0), 0")
+		fmt.Sprintf("%d (%d), %d", i.lost.Load()-pending, pending, i.failed.Load()), "", "", "0 (0), 0")
 	b.table.row("… attempts spent, messages delivered again, not delivered", fmt.Sprintf("%d, %d, %d", seen.spent, seen.again, b.burst-seen.came),
 		"", "", "0, 0, 0")
 	return nil

@@ -36,7 +36,7 @@ func (m message) content() string {
 	return content(m.Topic, key, m.Headers, m.Body)
 }
 
-// answer is what the door says, be it a receipt, a message or a problem.
+// answer is what the listener says, be it a receipt, a message or a problem.
 type answer struct {
 	ID              string    `json:"id"`
 	State           string    `json:"state"`
@@ -51,7 +51,7 @@ type answer struct {
 
 const callTimeout = 6 * time.Second
 
-// call asks the door of b and fills in the entry what came of it. It is the
+// call asks the listener of b and fills in the entry what came of it. It is the
 // caller's to note.
 func (r *run) call(b *bridge, e entry, method, path string, body any) entry {
 	e.Bridge, e.Call = b.incarnation(), time.Now()

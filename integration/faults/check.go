@@ -21,10 +21,10 @@ func breach(law, format string, args ...any) finding {
 
 // laws are what holds for one run.
 type laws struct {
-	ownership time.Duration
-	healed    time.Time     // when the last fault was over
-	drained   time.Time     // when nothing more was to be expected; zero: it never came
-	drainIn   time.Duration // L7
+	lease   time.Duration
+	healed  time.Time     // when the last fault was over
+	drained time.Time     // when nothing more was to be expected; zero: it never came
+	drainIn time.Duration // L7
 	// perFault bounds how many messages one fault may repeat.
 	perFault int
 	// rolledBack: Redis may have lost what it said it had done, other than what was
@@ -204,7 +204,7 @@ func (w laws) repeated(a *account, faults []fault) []finding {
 }
 
 // explained tells whether a fault can have kept a delivery from being settled. A
-// send that was held up was in hand from before it was printed until it was read.
+// send that was held up was in flight from before it was printed until it was read.
 func (w laws) explained(delivery entry, faults []fault) bool {
 	for _, f := range faults {
 		if f.strikes(delivery.Bridge) && delivery.Return.After(f.From.Add(-beforeFault)) && delivery.Call.Before(f.To.Add(afterFault)) {

@@ -17,7 +17,7 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func at(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 
 func testLaws() laws {
-	return laws{ownership: ownership, healed: at(10_000), drained: at(10_500), drainIn: time.Second, perFault: 10}
+	return laws{lease: lease, healed: at(10_000), drained: at(10_500), drainIn: time.Second, perFault: 10}
 }
 
 // accepted is a message that was accepted at 0 and is due at 1000.
@@ -88,16 +88,16 @@ func TestChecks(t *testing.T) {
 		{name: "redriven later than it was answered", entries: []entry{accepted(), with(redriven, func(e *entry) { e.Outcome, e.Code = unknown, "outcome_unknown" }),
 			with(arrived(1310, 1), func(e *entry) { e.Due = at(1300) })}, change: func(w *laws) { w.voidLate = true }, want: []string{"L8"}},
 		{name: "twice without a fault", entries: []entry{accepted(), arrived(1001, 1), arrived(1200, 2)}, want: []string{"L6"}},
-		{name: "published twice, and arrives twice", entries: []entry{accepted(), call(accepting, 500, anew), arrived(1001, 1), arrived(1200, 1)}},
-		{name: "published twice, and arrives three times", entries: []entry{accepted(), call(accepting, 500, anew), arrived(1001, 1), arrived(1200, 1), arrived(1300, 2)}, want: []string{"L6"}},
-		{name: "published twice, and is lost", entries: []entry{accepted(), call(accepting, 500, anew)}, want: []string{"L1"}},
+		{name: "published twice, and arrives twice", entries: []entry{accepted(), call(accepting, 500, again), arrived(1001, 1), arrived(1200, 1)}},
+		{name: "published twice, and arrives three times", entries: []entry{accepted(), call(accepting, 500, again), arrived(1001, 1), arrived(1200, 1), arrived(1300, 2)}, want: []string{"L6"}},
+		{name: "published twice, and is lost", entries: []entry{accepted(), call(accepting, 500, again)}, want: []string{"L1"}},
 		{name: "twice after a fault", entries: []entry{accepted(), arrived(1001, 1), arrived(3500, 2)}, faults: inFault},
 		{name: "twice after another's fault", entries: []entry{accepted(), arrived(1001, 1), arrived(3500, 2)},
 			faults: []fault{{What: "kill", Bridges: []string{"b1"}, From: at(1300), To: at(1400)}}, want: []string{"L6"}},
 		{name: "sent late by one that was paused", entries: []entry{accepted(), with(arrived(1001, 2), func(e *entry) { e.Bridge = "b1" }), arrived(1390, 1)},
 			faults: []fault{{What: "pause", Bridges: []string{"a1"}, From: at(300), To: at(1400)}}},
 		{name: "twice as the first attempt", entries: []entry{accepted(), arrived(1001, 1), arrived(3500, 1)}, faults: inFault, want: []string{"L6"}},
-		{name: "more than was in hand", entries: []entry{accepted(), arrived(1001, 1), arrived(1500, 2), arrived(1600, 3)},
+		{name: "more than was in flight", entries: []entry{accepted(), arrived(1001, 1), arrived(1500, 2), arrived(1600, 3)},
 			faults: inFault, change: func(w *laws) { w.perFault = 1 }, want: []string{"L6"}},
 		{name: "stuck", entries: []entry{accepted(), {Kind: parking, Name: "m", State: "scheduled"}}, want: []string{"L7"}},
 		{name: "the store did not tell", entries: []entry{accepted(), {Kind: parking, Name: "m", State: unasked}}, want: []string{"L7"}},

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// judge sums up a run.
-func (r *run) judge(w laws, l *load, leaks []finding, out *result) {
+// check sums up a run.
+func (r *run) check(w laws, l *load, leaks []finding, out *result) {
 	findings := append(w.check(r.ledger), leaks...)
 	findings = append(findings, r.own...)
 	if !r.row.split {
@@ -36,7 +36,7 @@ func (r *run) judge(w laws, l *load, leaks []finding, out *result) {
 	}
 }
 
-// showLoss is the verdict on a row that must lose: it passes if loss was seen, and
+// showLoss is the result on a row that must lose: it passes if loss was seen, and
 // nothing that no loss explains.
 func (out *result) showLoss() {
 	lost := 0

@@ -37,7 +37,7 @@ const (
 	notFound  outcome = "not found"
 	refused   outcome = "refused" // nothing was changed, the answer says
 	unknown   outcome = "unknown" // it may or may not have been done
-	anew      outcome = "anew"    // a broker has the same once more, which may be a message of its own
+	again     outcome = "again"   // a broker has the same once more, which may be a message of its own
 )
 
 // entry is one thing that happened to one message, as seen from outside.
@@ -224,7 +224,7 @@ func (a *account) accepted() bool { return a.any(accepting, done, duplicate) }
 func (a *account) published() int {
 	n := 1
 	for _, e := range a.calls {
-		if e.Outcome == anew {
+		if e.Outcome == again {
 			n++
 		}
 	}

@@ -16,7 +16,7 @@ type phase uint8
 const (
 	absent phase = iota
 	waiting
-	inHand
+	inFlight
 	delivered
 	cancelled
 	dead
@@ -30,7 +30,7 @@ type standing struct {
 	content string
 	due     int64 // ms; if loose, not before that
 	loose   bool
-	handed  bool // was in hand: some owner may send it, also later
+	handed  bool // was in flight: some owner may send it, also later
 	arrived bool
 	sure    bool // somebody was told that it is stored
 	// generated: the bridge made the id, which is not remembered.
@@ -166,7 +166,7 @@ func (w laws) moves(s standing, until int64) []standing {
 	if !w.rolledBack {
 		return moves
 	}
-	if s.phase == inHand || s.phase == delivered { // what was not waited for is forgotten
+	if s.phase == inFlight || s.phase == delivered { // what was not waited for is forgotten
 		moves = append(moves, standing{phase: waiting, content: s.content, due: s.due, loose: s.loose, sure: s.sure, generated: s.generated})
 	}
 	if s.phase != absent && !s.sure {
@@ -178,12 +178,12 @@ func (w laws) moves(s standing, until int64) []standing {
 func (w laws) ownMoves(s standing, until int64, to func(phase) standing) []standing {
 	switch {
 	case s.phase == waiting && s.due <= until:
-		next := to(inHand)
+		next := to(inFlight)
 		next.handed = true
 		return []standing{next}
-	case s.phase == inHand && s.arrived:
+	case s.phase == inFlight && s.arrived:
 		return []standing{to(waiting), to(delivered), to(dead)}
-	case s.phase == inHand:
+	case s.phase == inFlight:
 		return []standing{to(waiting), to(dead)}
 	case s.phase == delivered && w.rolledBack:
 		return []standing{to(waiting)}
@@ -333,7 +333,7 @@ func (s standing) notDead(in step) []standing {
 func (s standing) afterGet(in step) []standing {
 	switch in.Outcome {
 	case done:
-		told := s.phase != waiting && s.phase != inHand || s.loose || in.Due.UnixMilli() == s.due
+		told := s.phase != waiting && s.phase != inFlight || s.loose || in.Due.UnixMilli() == s.due
 		return keep(s, s.fits(in.State) && told)
 	case notFound:
 		return keep(s, s.unknown())
@@ -352,7 +352,7 @@ func (s standing) fits(state string) bool {
 	case "retrying":
 		return s.phase == waiting && s.handed
 	case "delivering":
-		return s.phase == inHand
+		return s.phase == inFlight
 	case "delivered":
 		return s.phase == delivered
 	case "cancelled":

@@ -12,7 +12,7 @@ func TestLinearDead(t *testing.T) {
 	redriven := func(ms int) entry {
 		return with(call(redriving, ms, done), func(e *entry) { e.Due, e.Least = at(ms), at(ms) })
 	}
-	arrivedAnew := func(ms, due int) entry { return with(arrived(ms, 1), func(e *entry) { e.Due = at(due) }) }
+	arrivedAgain := func(ms, due int) entry { return with(arrived(ms, 1), func(e *entry) { e.Due = at(due) }) }
 	asDead := func(e *entry) { e.State = "dead" }
 	asDiscarded := func(e *entry) { e.State = "discarded" }
 	lost := func(e *entry) { e.Outcome, e.Code = unknown, "outcome_unknown" }
@@ -26,7 +26,7 @@ func TestLinearDead(t *testing.T) {
 		entries []entry
 		ok      bool
 	}{
-		{"redriven and delivered", []entry{accepted(), is(1100, "dead"), redriven(1200), arrivedAnew(1210, 1200), is(1300, "delivered")}, true},
+		{"redriven and delivered", []entry{accepted(), is(1100, "dead"), redriven(1200), arrivedAgain(1210, 1200), is(1300, "delivered")}, true},
 		{"redriven twice", []entry{accepted(), is(1100, "dead"), redriven(1200), redriven(1300), death}, true},
 		{"redriven before it is due", []entry{accepted(), redriven(100)}, false},
 		{"redriven after it was delivered", []entry{accepted(), arrived(1001, 1), is(1100, "delivered"), redriven(1200)}, false},
@@ -46,15 +46,15 @@ func TestLinearDead(t *testing.T) {
 		{"discarded, and arrives", []entry{accepted(), call(discarding, 1200, done), arrived(1300, 1)}, false},
 		{"discarded before it is due", []entry{accepted(), call(discarding, 100, done)}, false},
 		{"discarded, and accepted again with other content", []entry{accepted(), call(discarding, 1200, done), again(1300, duplicate)}, true},
-		{"discarded, and accepted anew", []entry{accepted(), call(discarding, 1200, done), again(1300, done)}, false},
+		{"discarded, and accepted again", []entry{accepted(), call(discarding, 1200, done), again(1300, done)}, false},
 		{"discarded, and a conflict", []entry{accepted(), call(discarding, 1200, done), again(1300, conflict)}, false},
 		{"cancelled, and a conflict", []entry{accepted(), call(cancelling, 200, done), again(300, conflict)}, true},
 		{"cancelled, and a duplicate", []entry{accepted(), call(cancelling, 200, done), again(300, duplicate)}, false},
 		{"discarded under a generated id", []entry{generated, call(discarding, 1200, done), call(looking, 1300, notFound), call(redriving, 1400, notFound)}, true},
 		{"discarded under a generated id, and remembered", []entry{generated, call(discarding, 1200, done), is(1300, "discarded")}, false},
 		{"not found, and not settled", []entry{generated, call(looking, 100, notFound)}, false},
-		{"redriven perhaps, and delivered", []entry{accepted(), is(1100, "dead"), with(redriven(1200), lost), arrivedAnew(1210, 1200), is(1300, "delivered")}, true},
-		{"redriven later than it was answered", []entry{accepted(), is(1100, "dead"), with(redriven(1200), lost), is(1300, "dead"), arrivedAnew(1400, 1400), is(1500, "delivered")}, false},
+		{"redriven perhaps, and delivered", []entry{accepted(), is(1100, "dead"), with(redriven(1200), lost), arrivedAgain(1210, 1200), is(1300, "delivered")}, true},
+		{"redriven later than it was answered", []entry{accepted(), is(1100, "dead"), with(redriven(1200), lost), is(1300, "dead"), arrivedAgain(1400, 1400), is(1500, "delivered")}, false},
 		{"discarded perhaps, and gone", []entry{generated, is(1100, "dead"), with(call(discarding, 1200, done), lost), call(looking, 1300, notFound)}, true},
 		{"discarded later than it was answered", []entry{generated, is(1100, "dead"), with(call(discarding, 1200, done), lost), is(1300, "dead"), call(looking, 1400, notFound)}, false},
 		{"discarded later than a redrive was answered", []entry{accepted(), is(1100, "dead"), with(call(discarding, 1200, done), lost), redriven(1300), is(1400, "discarded")}, false},

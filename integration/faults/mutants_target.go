@@ -2,15 +2,15 @@
 
 package main
 
-// targetMutants are mistakes in the sinks and intakes of brokers.
+// targetMutants are mistakes in the sinks and sources of brokers.
 func targetMutants() []*mutant {
 	return []*mutant{
-		{name: "too few replicas counts as delivered", file: "sinks/kafka/verdict.go", rows: []int{24},
+		{name: "too few replicas counts as delivered", file: "sinks/kafka/result.go", rows: []int{24},
 			from: "	if code == 0 {\n		return confirmed()\n", to: "	if code == 0 || kafka.Error(code) == kafka.NotEnoughReplicas {\n		return confirmed()\n"},
-		{name: "too large is tried again", file: "sinks/kafka/verdict.go", rows: []int{25},
+		{name: "too large is tried again", file: "sinks/kafka/result.go", rows: []int{25},
 			from: "	kafka.MessageSizeTooLarge:         {class: core.Permanent},\n", to: "	kafka.MessageSizeTooLarge:         {class: core.Retry},\n"},
 		{name: "returned counts as delivered", file: "sinks/amqp/publisher.go", rows: []int{26},
-			from: "	p.applyReturns(messages, l.verdicts)\n", to: ""},
+			from: "	p.applyReturns(messages, l.results)\n", to: ""},
 		{name: "negative confirm counts as delivered", file: "sinks/amqp/publisher.go", rows: []int{26},
 			from: "	return errNacked\n", to: "	return nil\n"},
 		{name: "stored without a replica counts as delivered", file: "sinks/rocketmq/failure.go", rows: []int{27},
@@ -21,9 +21,9 @@ func targetMutants() []*mutant {
 			from: "	go s.supervise(ctx, in, err)\n", to: "	if in != nil {\n		go s.supervise(ctx, in, err)\n	} else {\n		close(s.done)\n	}\n"},
 		{name: "what is published again has the id of the hop before", file: "interceptors/amqp/incoming.go", rows: []int{56},
 			from: "		return in.ids.of(in.MessageId + \"~\" + strconv.Itoa(in.m.Hop))\n", to: "		return in.ids.of(in.MessageId)\n"},
-		{name: "a source that stops ends its bridge", file: "interceptors/intake/supervisor.go", rows: []int{57},
+		{name: "a source that stops ends its bridge", file: "interceptors/source/supervisor.go", rows: []int{57},
 			from: "			<-ctx.Done()\n			break\n", to: "			return err\n"},
-		{name: "a bad record is left out though it should stop its source", file: "interceptors/intake/parker.go", rows: []int{57},
+		{name: "a bad record is left out though it should stop its source", file: "interceptors/source/parker.go", rows: []int{57},
 			from: "	case reject == nil && p.Skip:\n", to: "	case reject == nil:\n"},
 		{name: "offset committed before the park", file: "interceptors/kafka/chunk.go", rows: []int{37},
 			from: "	if len(c.items) > 0 {\n		if err := c.parker.Park(", to: "	c.done(position{topicID: c.of, point: point{c.upTo, c.epoch}})\n	wait(ctx, 200_000_000) // until the commit is through\n	if len(c.items) > 0 {\n		if err := c.parker.Park("},

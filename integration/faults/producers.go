@@ -220,7 +220,7 @@ func (l *load) accept(p plan) (id string, ok bool) {
 
 // anyBridge is one of those that producers may use.
 func (r *run) anyBridge(dice *rand.Rand) *bridge {
-	return r.doors[dice.IntN(len(r.doors))]
+	return r.listeners[dice.IntN(len(r.listeners))]
 }
 
 // enter has the message accepted, as the row does it.

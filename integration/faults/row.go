@@ -72,8 +72,8 @@ type redisSetting struct {
 }
 
 const (
-	ownership       = 2 * time.Second
-	defaultDrain    = ownership + 10*time.Second
+	lease           = 2 * time.Second
+	defaultDrain    = lease + 10*time.Second
 	defaultPerFault = 40
 	loadRate        = 120
 	warmUp          = time.Second
@@ -101,13 +101,13 @@ type run struct {
 	targets
 	redisSide
 
-	bridges  []*bridge
-	doors    []*bridge // those that producers use
-	seen     map[string]int
-	over     chan struct{}
-	tails    sync.WaitGroup
-	resolved map[string]bool // messages with a cancel of unknown outcome that are gone
-	buried   map[string]bool // dead letters that are in the ledger
+	bridges   []*bridge
+	listeners []*bridge // those that producers use
+	seen      map[string]int
+	over      chan struct{}
+	tails     sync.WaitGroup
+	resolved  map[string]bool // messages with a cancel of unknown outcome that are gone
+	buried    map[string]bool // dead letters that are in the ledger
 
 	mu    sync.Mutex
 	harms []error // of the harness
@@ -188,7 +188,7 @@ func (r *run) play(out *result) {
 	for n := range r.row.bridges {
 		r.addBridge(string(rune('a'+n)), nil, r.configuration(r.redis.yaml, ""))
 	}
-	r.doors = append([]*bridge{}, r.bridges...)
+	r.listeners = append([]*bridge{}, r.bridges...)
 	for _, b := range r.bridges {
 		b.start("")
 	}
@@ -196,7 +196,7 @@ func (r *run) play(out *result) {
 	r.sleep(warmUp)
 	before := r.vitals()
 	r.row.nemesis(r)
-	w := laws{ownership: ownership, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack, voidLate: r.row.voidLate, forgets: r.row.forgets}
+	w := laws{lease: lease, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack, voidLate: r.row.voidLate, forgets: r.row.forgets}
 	load.stop()
 	w.lossy, w.jumps = r.lossy, r.jumps
 	w.healed, w.drained = r.drain(w.drainIn)
@@ -214,7 +214,7 @@ func (r *run) play(out *result) {
 	if r.row.verify != nil {
 		r.row.verify(r)
 	}
-	r.judge(w, load, leaks, out)
+	r.check(w, load, leaks, out)
 }
 
 func (w *row) drainLimit() time.Duration {
@@ -249,22 +249,22 @@ func (r *run) addBridge(name string, prefix []string, yaml string) *bridge {
 
 // configuration is that of a bridge. It listens on listen, or on a free port.
 func (r *run) configuration(redis, listen string) string {
-	door := `listen: "127.0.0.1:0"`
+	listener := `listen: "127.0.0.1:0"`
 	if listen != "" {
-		door = fmt.Sprintf(`listen: %q, insecure: true`, listen)
+		listener = fmt.Sprintf(`listen: %q, insecure: true`, listen)
 	}
 	return fmt.Sprintf(`version: 1
 store:
   redis: %s
   durability: %s
   durability_timeout: 1s
-  ownership: %s
+  lease: %s
   guard: %s
 http: {%s}
 retry: {initial: 200ms, max: 1s}
 sinks:
   %s
-%s`, redis, r.row.level, ownership, cmp.Or(r.row.guard, "1s"), door, r.out, r.more)
+%s`, redis, r.row.level, lease, cmp.Or(r.row.guard, "1s"), listener, r.out, r.more)
 }
 
 // drain waits until nothing more is to be expected, from now and from when the

@@ -24,7 +24,7 @@ func badRecordRows() []*row {
 }
 
 const (
-	otherTopic = "others" + intakeSuffix // of the source that has no bad record
+	otherTopic = "others" + sourceSuffix // of the source that has no bad record
 	byHTTP     = "direct"
 	stop       = "on_bad_record: stop"
 )
@@ -32,18 +32,18 @@ const (
 // twoSources reads two topics of a Kafka, and delivers to two consoles.
 func twoSources(r *run) string {
 	r.kafka = r.startKafka(1)
-	sinks := map[string]string{intakeTopic: "out", otherTopic: otherSink}
-	r.more = "intakes:\n"
-	for _, topic := range []string{intakeTopic, otherTopic} {
+	sinks := map[string]string{sourceTopic: "out", otherTopic: otherSink}
+	r.more = "sources:\n"
+	for _, topic := range []string{sourceTopic, otherTopic} {
 		r.kafka.cluster.CreateTopic(topic, 2*kafkaPartitions)
 		r.more += fmt.Sprintf("  %s: {type: kafka, config: {brokers: [%q], topics: [%s], group: %s, sink: %s, topic: \"{topic}\", trim_suffix: %s, session_timeout: 6s, %s}}\n",
-			sourceOf(topic), r.kafka.cluster.Addrs()[0], topic, topic, sinks[topic], intakeSuffix, stop)
+			sourceOf(topic), r.kafka.cluster.Addrs()[0], topic, topic, sinks[topic], sourceSuffix, stop)
 	}
 	return twoConsoles(r)
 }
 
 // sourceOf is the name of the source that reads a topic.
-func sourceOf(topic string) string { return strings.TrimSuffix(topic, intakeSuffix) }
+func sourceOf(topic string) string { return strings.TrimSuffix(topic, sourceSuffix) }
 
 // threeWays sends a third of the load to each source, and a third by HTTP, to both sinks.
 func (r *run) threeWays(p *plan) {
@@ -62,7 +62,7 @@ func (r *run) enterByTopic(p plan) entry {
 	if p.message.Topic == byHTTP {
 		return r.accept(r.anyBridge(p.dice), p.name, p.message, p.delay)
 	}
-	return r.produceTo(p.message.Topic+intakeSuffix, p)
+	return r.produceTo(p.message.Topic+sourceSuffix, p)
 }
 
 // badRecords are the headers of records that can't be parked.
@@ -78,7 +78,7 @@ func (r *run) meetBadRecord() {
 	r.sleep(2 * time.Second)
 	over, from := r.strikeClean("bad record"), time.Now()
 	bad := badRecords()[r.seed%uint64(len(badRecords()))]
-	at, err := r.kafka.write(intakeTopic, 0, kafka.Record{Value: kafka.NewBytes([]byte("bad")), Headers: bad})
+	at, err := r.kafka.write(sourceTopic, 0, kafka.Record{Value: kafka.NewBytes([]byte("bad")), Headers: bad})
 	r.harmIf(err)
 	r.awaitStopped(at)
 	r.sleep(2 * time.Second)
@@ -123,16 +123,16 @@ func (r *run) awaitStopped(bad int64) {
 			status, text, err := r.request(b, http.MethodGet, "/readyz", nil)
 			var health struct {
 				Ready   bool              `json:"ready"`
-				Intakes map[string]string `json:"intakes"`
+				Sources map[string]string `json:"sources"`
 			}
 			if err == nil {
 				err = json.Unmarshal(text, &health)
 			}
-			if err == nil && health.Ready && len(health.Intakes) == 1 && health.Intakes[sourceOf(intakeTopic)] == "stopped" {
+			if err == nil && health.Ready && len(health.Sources) == 1 && health.Sources[sourceOf(sourceTopic)] == "stopped" {
 				r.reached("stopped")
 				break
 			}
-			if r.kafka.committed(intakeTopic, intakeTopic, 0) > bad {
+			if r.kafka.committed(sourceTopic, sourceTopic, 0) > bad {
 				r.find("L1", "the source has gone past the record that it can't park")
 				return
 			}

@@ -26,13 +26,13 @@ func bridgeRows() []*row {
 		kills(3, "killed before the settle", "kill -9 between the sink's confirm and settle", "one repeat, which says attempt 2", 1, "deliver.after", "settle.before"),
 		kills(4, "killed in settle and hand-over", "kill -9 after settle, and at both ends of the work on a bucket", "nothing is stuck", 0,
 			"settle.after", "own.before", "own.after"),
-		{number: 5, name: "paused", fault: "SIGSTOP for 3 times the ownership, anywhere and at each step, then SIGCONT", expected: "others take over, and what wakes does nothing",
+		{number: 5, name: "paused", fault: "SIGSTOP for 3 times the lease, anywhere and at each step, then SIGCONT", expected: "others take over, and what wakes does nothing",
 			level: "fsync", bridges: 2, quick: true, set: safeRedis, nemesis: (*run).pauseAt, needs: map[string]int{"stopped": 2, "attempts over 1": 1}},
 		{number: 6, name: "two of three killed", fault: "kill -9 of two of three bridges in turn, every 2 s", expected: "deliveries go on",
 			level: "fsync", bridges: 3, quick: true, set: safeRedis, nemesis: (*run).killInTurn, needs: map[string]int{"killed": 4}},
 		{number: 21, name: "sink down", fault: "every delivery fails for 4 s, then is done but called unknown for 2 s, then not done and called unknown", expected: "messages stay parked, no dead letters",
 			level: "fsync", bridges: 2, quick: true, set: safeRedis, nemesis: (*run).failSink, perFault: 200, needs: map[string]int{"attempts over 1": 3}},
-		{number: 22, name: "sink slow", fault: "every delivery takes 400 ms", expected: "each message once; what is in hand can't be cancelled", level: "fsync", bridges: 2, quick: true,
+		{number: 22, name: "sink slow", fault: "every delivery takes 400 ms", expected: "each message once; what is in flight can't be cancelled", level: "fsync", bridges: 2, quick: true,
 			set: safeRedis, nemesis: (*run).slowSink, needs: map[string]int{"too late": 20, "cancelled": 20}},
 		{number: 40, name: "rolling restart", fault: "each bridge in turn is interrupted as by an operator and started again, with a slow sink", expected: "each message once, and buckets change hands at once",
 			level: "fsync", bridges: 3, quick: true, set: safeRedis, nemesis: (*run).restartInTurn, needs: map[string]int{"restarted": 4}},
@@ -54,14 +54,14 @@ func (r *run) killAt(points []string) {
 		n++
 		hit := 1 + r.dice.IntN(12)
 		if point == "own.after" { // comes when a bucket is handed over
-			r.killInHandOver(victim)
+			r.killInHandover(victim)
 			return
 		}
 		r.failAt(victim, fmt.Sprintf("%s:%d:kill", point, hit))
 	})
 }
 
-func (r *run) killInHandOver(b *bridge) {
+func (r *run) killInHandover(b *bridge) {
 	over := r.strike("kill in hand-over", b)
 	b.kill()
 	over()
@@ -79,7 +79,7 @@ func (r *run) killInHandOver(b *bridge) {
 	b.start("")
 }
 
-const longPause = 3 * ownership
+const longPause = 3 * lease
 
 // pauseAt stops a bridge wherever it is, and then by failpoints at the steps that
 // matter most.
@@ -158,7 +158,7 @@ func (r *run) failSink() {
 	}
 }
 
-// slowed is a failpoint that has messages in hand for long.
+// slowed is a failpoint that has messages in flight for long.
 const slowed = "deliver.before:1+:sleep:"
 
 func (r *run) slowSink() {
@@ -182,9 +182,9 @@ func (r *run) restart(b *bridge, failpoint string) {
 }
 
 // handedOverIn is within which a bucket of a bridge that stops is served by
-// another. It is well below the ownership, for which it would wait otherwise.
+// another. It is well below the lease, for which it would wait otherwise.
 const (
-	handedOverIn = ownership / 2
+	handedOverIn = lease / 2
 	mayBeLate    = 0.03 // of the messages: the machine may be busy
 )
 

@@ -17,9 +17,9 @@ import (
 
 // burstRows are loads that fall due at one instant.
 func burstRows() []*row {
-	return []*row{{number: 52, name: "burst longer than the ownership", fault: "204,800 messages in 1,024 buckets fall due at one instant",
-		expected: "no ownership is lost, and each message is sent once, at its first attempt", level: "memory", bridges: 2, guard: "30s", set: redisWithManyBuckets, nemesis: (*run).burst, verify: (*run).checkBurst,
-		perFault: 1, drainIn: time.Minute, needs: map[string]int{"longer than the ownership": 1}}}
+	return []*row{{number: 52, name: "burst longer than the lease", fault: "204,800 messages in 1,024 buckets fall due at one instant",
+		expected: "no lease is lost, and each message is sent once, at its first attempt", level: "memory", bridges: 2, guard: "30s", set: redisWithManyBuckets, nemesis: (*run).burst, verify: (*run).checkBurst,
+		perFault: 1, drainIn: time.Minute, needs: map[string]int{"longer than the lease": 1}}}
 }
 
 const (
@@ -52,8 +52,8 @@ func (r *run) burst() {
 	over()
 	took := time.Since(r.burstDue)
 	r.note = fmt.Sprintf("drained in %s", took.Round(100*time.Millisecond))
-	if took > 2*ownership {
-		r.reached("longer than the ownership")
+	if took > 2*lease {
+		r.reached("longer than the lease")
 	}
 }
 
@@ -101,13 +101,13 @@ func (r *run) parkBatch(store *redisstore.Store, from int) {
 	}
 }
 
-var lostOwnership = regexp.MustCompile(`(ownership of buckets was lost[^\n]*)`)
+var lostLease = regexp.MustCompile(`(lease of buckets was lost[^\n]*)`)
 
-// checkBurst finds ownerships that were lost, and attempts that were spent.
+// checkBurst finds leases that were lost, and attempts that were spent.
 func (r *run) checkBurst() {
 	for _, b := range r.bridges {
-		if lost := b.logs.find(lostOwnership); len(lost) > 0 {
-			r.find("L6", "bridge %s lost ownerships %d times: %s", b.name, len(lost), strings.TrimSpace(lost[0]))
+		if lost := b.logs.find(lostLease); len(lost) > 0 {
+			r.find("L6", "bridge %s lost leases %d times: %s", b.name, len(lost), strings.TrimSpace(lost[0]))
 		}
 	}
 	if spent := r.ledger.count(func(e entry) bool { return e.Kind == arriving && e.Attempt > 1 }); spent > 0 {

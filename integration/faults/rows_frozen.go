@@ -38,7 +38,7 @@ func (r *run) freezeMaster() {
 		accepted := r.ledger.count(func(e entry) bool {
 			return e.Kind == accepting && e.Outcome == done && e.Call.After(from)
 		})
-		delivered := r.ledger.count(func(e entry) bool { return e.Kind == arriving && e.Call.After(from.Add(ownership)) })
+		delivered := r.ledger.count(func(e entry) bool { return e.Kind == arriving && e.Call.After(from.Add(lease)) })
 		victim.Resume()
 		over()
 		r.reached("frozen")
@@ -46,9 +46,9 @@ func (r *run) freezeMaster() {
 		if least := share * frozenFor.Seconds(); float64(accepted) < least {
 			r.find("L7", "%d messages were accepted in %s while one of three masters stood still, and should be %.0f", accepted, frozenFor, least)
 		}
-		if least := share * (frozenFor - ownership).Seconds() * goesOn; float64(delivered) < least {
-			r.find("L7", "%d messages arrived in %s while one of three masters stood still, and should be %.0f", delivered, frozenFor-ownership, least)
+		if least := share * (frozenFor - lease).Seconds() * goesOn; float64(delivered) < least {
+			r.find("L7", "%d messages arrived in %s while one of three masters stood still, and should be %.0f", delivered, frozenFor-lease, least)
 		}
-		r.sleep(ownership + time.Second)
+		r.sleep(lease + time.Second)
 	}
 }

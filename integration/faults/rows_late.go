@@ -13,17 +13,17 @@ func lateRows() []*row {
 	requests := &row{number: 47, name: "late requests", fault: "accepts, cancels and reschedules come to Redis 0.1 to 10 s late and out of order, and later takes and settles too; producers repeat what is unknown, or ask for something else",
 		expected: "what was answered as unknown has no effect after that", level: "fsync", bridges: 3, set: redisBehindLateProxy, shape: (*run).insist, nemesis: (*run).lateRequests,
 		needs: map[string]int{"park came late": 3, "cancel came late": 2, "reschedule came late": 2, "settle came late": 1, "take came late": 1, "unknown": 20}}
-	ownership := &row{number: 48, name: "late ownership calls", fault: "own, release and heartbeats come to Redis 0.1 to 10 s late and out of order, while takes fail and bridges are restarted, and later renewals too",
-		expected: "repeats by renewals that were late only", level: "fsync", bridges: 2, set: redisBehindLateProxy, nemesis: (*run).lateOwnership,
+	lease := &row{number: 48, name: "late lease calls", fault: "own, release and heartbeats come to Redis 0.1 to 10 s late and out of order, while takes fail and bridges are restarted, and later renewals too",
+		expected: "repeats by renewals that were late only", level: "fsync", bridges: 2, set: redisBehindLateProxy, nemesis: (*run).lateLeaseCalls,
 		perFault: 200, drainIn: 20 * time.Second, needs: map[string]int{"own came late": 2, "release came late": 1, "beat came late": 2, "renew came late": 2, "restarted": 4}}
 	dead := &row{number: 54, name: "late redrives and discards", fault: "dead letters are redriven and discarded, and those calls, accepts too, come to Redis 0.1 to 10 s late and out of order; producers repeat what is unknown, ask for the other, or leave it",
 		expected: "what was answered as unknown has no effect after that; what was discarded never arrives", level: "fsync", bridges: 3, set: redisBehindLateProxy, sink: sinkThatRefuses, shape: (*run).revive, nemesis: (*run).lateRevivals, verify: (*run).countRevived,
 		needs: map[string]int{"redrive came late": 3, "discard came late": 3, "redriven": 50, "discarded": 50, "unknown": 20, "dead": 10,
 			"redriven and delivered": 20, "died again": 10, "redriven by a generated id": 10, "discarded by a generated id": 10, "accepted again": 5, "left alone": 1}}
-	for _, w := range []*row{requests, ownership, dead} {
+	for _, w := range []*row{requests, lease, dead} {
 		w.voidLate = true
 	}
-	return []*row{requests, ownership, dead}
+	return []*row{requests, lease, dead}
 }
 
 // lateCalls are the scripts whose calls may be held up.
@@ -87,14 +87,14 @@ func (r *run) awaitLate() {
 	}
 }
 
-// lateOwnership has calls about ownership late. Takes that fail make a bridge own a
+// lateLeaseCalls has calls about lease late. Takes that fail make a bridge own a
 // bucket again that it owns, and restarts have buckets change hands.
-func (r *run) lateOwnership() {
+func (r *run) lateLeaseCalls() {
 	fails := r.TempDir() + "/fails"
 	failpoints := slowed + "100ms,take.after:1+:error@" + fails
 	r.restartAll(failpoints)
-	r.sleep(ownership) // until the buckets are shared
-	quiet := r.strikeClean("late calls to own")
+	r.sleep(lease) // until the buckets are shared
+	quiet := r.strikeClean("late lease requests")
 	r.proxy.late.hold(map[string]float64{"own": 0.5})
 	r.during(span, func() {
 		r.touch(fails)

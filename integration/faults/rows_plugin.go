@@ -11,7 +11,7 @@ import (
 func pluginRows() []*row {
 	return []*row{{number: 31, name: "plugin in trouble", level: "fsync", bridges: 2, set: safeRedis, sink: pluginSinks, nemesis: (*run).troublePlugin,
 		fault:    "kill -9 of the plugin, and SIGSTOP for 2 to 5 s, of either bridge's, in the order of the seed",
-		expected: "the plugin is started anew; repeats say so; the bridge's memory stays within 64 MiB of what it was", perFault: 400, drainIn: 20 * time.Second,
+		expected: "the plugin is restarted; repeats say so; the bridge's memory stays within 64 MiB of what it was", perFault: 400, drainIn: 20 * time.Second,
 		needs: map[string]int{"plugin killed": 2, "plugin stopped": 2, "attempts over 1": 1}}}
 }
 

@@ -17,7 +17,7 @@ func poisonRows() []*row {
 		needs: map[string]int{"poison refused": 10, "poison delivered": 30}}}
 }
 
-// kafkaForAllSizes has the doors let through what only the sink can judge.
+// kafkaForAllSizes has the listeners let through what only the sink can judge.
 func kafkaForAllSizes(r *run) string {
 	r.more = "limits: {max_body: 4MiB}\n"
 	return kafkaSinks(r)

@@ -14,7 +14,7 @@ import (
 
 // recreatedRows delete the topic that a source reads, and make it again.
 func recreatedRows() []*row {
-	return []*row{{number: 55, name: "source topic recreated", level: "fsync", bridges: 2, set: safeRedis, sink: kafkaIntake,
+	return []*row{{number: 55, name: "source topic recreated", level: "fsync", bridges: 2, set: safeRedis, sink: kafkaSource,
 		shape: (*run).asRecord, enter: (*run).produce, nemesis: (*run).recreateTopic,
 		fault:    "the topic of a Kafka source is deleted and created again, at once or some time later, while the bridges run and while they are stopped; its records have no ids",
 		expected: "nothing that Kafka accepted after that is lost, or comes twice; of what it accepted before, what was not read", drainIn: 30 * time.Second,
@@ -30,13 +30,13 @@ func (r *run) recreateTopic() {
 		r.reached("recreated")
 	}
 	running := func() {
-		over, since := r.strikeClean("topic recreated"), r.caughtUp(intakeTopic, intakeGroup)
+		over, since := r.strikeClean("topic recreated"), r.caughtUp(sourceTopic, sourceGroup)
 		recreate()
 		r.mayLose(since, r.kafka.gone)
 		over()
 	}
 	stopped := func() {
-		over, since := r.strikeClean("topic recreated while stopped"), r.caughtUp(intakeTopic, intakeGroup)
+		over, since := r.strikeClean("topic recreated while stopped"), r.caughtUp(sourceTopic, sourceGroup)
 		for _, b := range r.bridges {
 			r.harmIf(b.stop())
 		}
@@ -58,7 +58,7 @@ func (r *run) countAgain(before []int64) {
 	if before == nil {
 		return
 	}
-	for partition, now := range r.kafka.ends(intakeTopic) {
+	for partition, now := range r.kafka.ends(sourceTopic) {
 		r.seen["offset given again"] += int(min(before[partition], now))
 	}
 }
@@ -111,10 +111,10 @@ func (k *kafkaTarget) committed(topic, group string, partition int) int64 {
 // more, and creates it again some time later. It returns where its partitions ended.
 func (k *kafkaTarget) recreate(later time.Duration) (ends []int64) {
 	r := k.run
-	ends = k.ends(intakeTopic)
-	answer, err := k.client.DeleteTopics(context.Background(), &kafka.DeleteTopicsRequest{Topics: []string{intakeTopic}})
+	ends = k.ends(sourceTopic)
+	answer, err := k.client.DeleteTopics(context.Background(), &kafka.DeleteTopicsRequest{Topics: []string{sourceTopic}})
 	if err == nil {
-		err = answer.Errors[intakeTopic]
+		err = answer.Errors[sourceTopic]
 	}
 	if err != nil {
 		r.Fatalf("delete topic: %v", err)
@@ -126,7 +126,7 @@ func (k *kafkaTarget) recreate(later time.Duration) (ends []int64) {
 	}
 	r.sleep(later)
 	k.gone = time.Now()
-	k.cluster.CreateTopic(intakeTopic, len(ends))
+	k.cluster.CreateTopic(sourceTopic, len(ends))
 	return ends
 }
 
@@ -137,7 +137,7 @@ func (k *kafkaTarget) has(partition int) bool {
 		k.run.harm(fmt.Errorf("ask for a partition: %w", err))
 		return false
 	}
-	conn := kafka.NewConnWith(raw, kafka.ConnConfig{Topic: intakeTopic, Partition: partition})
+	conn := kafka.NewConnWith(raw, kafka.ConnConfig{Topic: sourceTopic, Partition: partition})
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(callTimeout)) // without one it takes longer
 	_, err = conn.ReadLastOffset()

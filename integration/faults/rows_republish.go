@@ -51,7 +51,7 @@ func rabbitWithRetries(r *run) string {
 	r.retries = &retries{run: r, published: map[string]bool{}}
 	q := r.startRabbit()
 	r.Cleanup(r.retries.close)
-	r.more = fmt.Sprintf(`intakes:
+	r.more = fmt.Sprintf(`sources:
   in: {type: amqp, config: {urls: ["amqp://guest:guest@%s/"], sink: out, exchanges: [{name: %s, to: %s}], on_bad_record: stop}}
 `, q.server.Addr(), delayedExchange, rabbitExchange)
 	return q.sinks(q.server.Addr())
@@ -98,7 +98,7 @@ func (c *retries) again(d *amqp.Delivery, l landing) (twice bool, err error) {
 	message := amqp.Publishing{MessageId: d.MessageId, DeliveryMode: d.DeliveryMode, Body: d.Body, Headers: maps.Clone(d.Headers)}
 	e := c.publish(entry{Name: name, Content: got.Content}, message, delay)
 	c.run.ledger.note(e)
-	if e.Outcome != done && e.Outcome != anew {
+	if e.Outcome != done && e.Outcome != again {
 		return false, fmt.Errorf("publish %s again: %s", name, e.Code)
 	}
 	return c.taken%25 == 0 && !d.Redelivered, nil
@@ -117,7 +117,7 @@ func (c *retries) publish(e entry, message amqp.Publishing, delay time.Duration)
 		e.Outcome, e.Code = unknown, err.Error()
 		c.hangUp()
 	} else if c.published[e.Name] {
-		e.Outcome = anew
+		e.Outcome = again
 		c.run.reached("published twice")
 	} else {
 		c.published[e.Name] = true

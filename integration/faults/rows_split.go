@@ -38,7 +38,7 @@ const splitMaster = "delaybridge"
 const (
 	splitRedisPort    = 6379
 	splitSentinelPort = 26379
-	splitDoorPort     = 7420
+	splitListenerPort = 7420
 )
 
 // splitRedis starts both sides with all that is on them, bridges too.
@@ -60,7 +60,7 @@ func splitRedis(r *run) redisSetting {
 func (r *run) addBridgesOnSides(redis string) {
 	r.client.Transport = r.reachSides()
 	for n, s := range r.sides {
-		yaml := r.configuration(redis, fmt.Sprintf("%s:%d", s.host, splitDoorPort))
+		yaml := r.configuration(redis, fmt.Sprintf("%s:%d", s.host, splitListenerPort))
 		r.addBridge(string(rune('a'+n)), []string{"ip", "netns", "exec", s.name}, yaml)
 	}
 }

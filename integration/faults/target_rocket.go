@@ -53,7 +53,7 @@ func rocketSinks(r *run) string {
 }
 
 // restart ends the broker, in order or not, and starts it with more settings. The
-// consumer is made anew, as the library's takes long to notice.
+// consumer is recreated, as the library's takes long to notice.
 func (k *rocketTarget) restart(end func(), settings ...string) {
 	end()
 	k.cluster.Configure(settings...)

@@ -99,7 +99,7 @@ func kafkaAllows(addr, user, topic string, operation KafkaOperation) error {
 	}
 	r := wireReader{rest: answer}
 	r.int32() // throttle
-	if err := r.verdict(); err != nil {
+	if err := r.result(); err != nil {
 		return err
 	}
 	if found := r.int32(); r.err == nil && found == 0 {
@@ -119,5 +119,5 @@ func kafkaAllow(addr, user, topic string, operation KafkaOperation) error {
 	r := wireReader{rest: answer}
 	r.int32() // throttle
 	r.int32() // one rule
-	return r.verdict()
+	return r.result()
 }

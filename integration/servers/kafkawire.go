@@ -104,11 +104,11 @@ func kafkaCreateTopic(addr, topic string, partitions int, config []string) error
 	r.int32()  // throttle
 	r.int32()  // one topic
 	r.string() // its name
-	return r.verdict(kafkaTopicExists)
+	return r.result(kafkaTopicExists)
 }
 
-// verdict reads how a request went, which is an error unless it is one of these.
-func (r *wireReader) verdict(tolerated ...int16) error {
+// result reads how a request went, which is an error unless it is one of these.
+func (r *wireReader) result(tolerated ...int16) error {
 	code, text := r.int16(), r.string()
 	if r.err == nil && code != 0 && !slices.Contains(tolerated, code) {
 		return fmt.Errorf("error %d %s", code, text)

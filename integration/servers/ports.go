@@ -24,10 +24,10 @@ const (
 var ports portBlock
 
 type portBlock struct {
-	mu     sync.Mutex
-	claims []net.Listener // kept so that they stay open
-	next   int
-	end    int
+	mu       sync.Mutex
+	reserved []net.Listener // kept so that they stay open
+	next     int
+	end      int
 }
 
 // take returns the first of n successive free ports.
@@ -43,23 +43,23 @@ func (b *portBlock) take(n int) (int, error) {
 			}
 			b.next++
 		}
-		if err := b.claim(); err != nil {
+		if err := b.reserve(); err != nil {
 			return 0, err
 		}
 	}
 	return 0, fmt.Errorf("no %d successive free ports", n)
 }
 
-// claim moves on to a block that no other process has.
-func (b *portBlock) claim() error {
+// reserve moves on to a block that no other process has.
+func (b *portBlock) reserve() error {
 	offset := rand.IntN(blocks)
 	for i := range blocks {
 		base := firstBlock + (offset+i)%blocks*blockSize
-		claim, err := net.Listen("tcp", loopback(base))
+		reserve, err := net.Listen("tcp", loopback(base))
 		if err != nil {
 			continue
 		}
-		b.claims = append(b.claims, claim)
+		b.reserved = append(b.reserved, reserve)
 		b.next, b.end = base+1, base+blockSize
 		return nil
 	}

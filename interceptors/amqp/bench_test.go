@@ -1,6 +1,6 @@
 //go:build unix
 
-package amqpdoor
+package amqpsource
 
 import (
 	"bytes"
@@ -71,17 +71,17 @@ func benchPark(b *testing.B, count int, store core.Store) {
 		queues = append(queues, r.queue(strconv.Itoa(n), nil))
 	}
 	r.fill(b.N, queues)
-	door, err := New("door", r.config(map[string]any{"queues": queues}), core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	src, err := New("src", r.config(map[string]any{"queues": queues}), core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	running := r.run(door)
+	running := r.run(src)
 	var first time.Time
 	var cpu time.Duration
 	for done := uint64(0); done < uint64(b.N); time.Sleep(time.Millisecond) {
-		done = door.Report().Parked
+		done = src.Report().Parked
 		if first.IsZero() && done > 0 {
 			first, cpu = time.Now(), cpuTime() // connecting is not what is measured
 		}

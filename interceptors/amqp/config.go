@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"bytes"
@@ -11,30 +11,30 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
-	"github.com/delaybridge/delaybridge/sinks/clienttls"
+	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
 // config is the configuration as written; see the package documentation.
 type config struct {
-	intake.Config
-	URLs             []string          `json:"urls"`
-	Queues           []string          `json:"queues"`
-	Exchanges        []exchangeConfig  `json:"exchanges"`
-	QueueArguments   map[string]any    `json:"queue_arguments"`
-	RejectQueue      string            `json:"reject_queue"`
-	RejectExchange   string            `json:"reject_exchange"`
-	Properties       string            `json:"properties"`
-	XDelayCompat     string            `json:"x_delay_compat"`
-	RequireMessageID bool              `json:"require_message_id"`
-	DropUserID       bool              `json:"drop_user_id"`
-	Prefetch         *int              `json:"prefetch"`
-	Batch            *int              `json:"batch"`
-	DialTimeout      string            `json:"dial_timeout"`
-	WriteTimeout     string            `json:"write_timeout"`
-	ConfirmTimeout   string            `json:"confirm_timeout"`
-	Heartbeat        string            `json:"heartbeat"`
-	TLS              *clienttls.Config `json:"tls"`
+	source.Config
+	URLs             []string         `json:"urls"`
+	Queues           []string         `json:"queues"`
+	Exchanges        []exchangeConfig `json:"exchanges"`
+	QueueArguments   map[string]any   `json:"queue_arguments"`
+	RejectQueue      string           `json:"reject_queue"`
+	RejectExchange   string           `json:"reject_exchange"`
+	Properties       string           `json:"properties"`
+	XDelayCompat     string           `json:"x_delay_compat"`
+	RequireMessageID bool             `json:"require_message_id"`
+	DropUserID       bool             `json:"drop_user_id"`
+	Prefetch         *int             `json:"prefetch"`
+	Batch            *int             `json:"batch"`
+	DialTimeout      string           `json:"dial_timeout"`
+	WriteTimeout     string           `json:"write_timeout"`
+	ConfirmTimeout   string           `json:"confirm_timeout"`
+	Heartbeat        string           `json:"heartbeat"`
+	TLS              *tlsfiles.Config `json:"tls"`
 }
 
 // settings is the configuration as used.
@@ -99,7 +99,7 @@ func explain(err error) error {
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of an AMQP intake")
+			return core.Invalidf(core.Shorten(field, 64), "is not a setting of an AMQP source")
 		}
 	}
 	return core.Invalidf("config", "is not a JSON object")
@@ -140,11 +140,11 @@ func (c *config) checkReject(s *settings) error {
 	case s.rejectQueue != "" && s.rejectExchange != "":
 		return core.Invalidf("reject_queue", "can't be used together with reject_exchange")
 	case s.reads(s.rejectQueue):
-		return core.Invalidf("reject_queue", "is read by this intake, so that rejected messages would come back")
+		return core.Invalidf("reject_queue", "is read by this source, so that rejected messages would come back")
 	}
 	for _, e := range s.exchanges {
 		if s.rejectExchange == e.name {
-			return core.Invalidf("reject_exchange", "is read by this intake, so that rejected messages would come back")
+			return core.Invalidf("reject_exchange", "is read by this source, so that rejected messages would come back")
 		}
 	}
 	if err := checkShort("reject_queue", s.rejectQueue); err != nil {

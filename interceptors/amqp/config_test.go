@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"encoding/json"
@@ -94,7 +94,7 @@ func TestConfigIsChecked(t *testing.T) {
 			}
 		}
 		raw, _ := json.Marshal(c)
-		_, err := New("door", raw, core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+		_, err := New("src", raw, core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
 		invalid, ok := errors.AsType[*core.InvalidError](err)
 		if ok != (tt.field != "") || ok && invalid.Field != tt.field || !ok && err != nil {
 			t.Errorf("%s: %v, want a fault of %q", tt.name, err, tt.field)
@@ -104,11 +104,11 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{``, `[]`, `null x`, `{} {}`} {
-		if _, err := New("door", json.RawMessage(raw), core.NewInterceptor(nil, core.Limits{}), nil); err == nil {
+		if _, err := New("src", json.RawMessage(raw), core.NewInterceptor(nil, core.Limits{}), nil); err == nil {
 			t.Errorf("%q is taken", raw)
 		}
 	}
-	if _, err := New("a door", json.RawMessage(`{}`), core.NewInterceptor(nil, core.Limits{}), nil); err == nil {
+	if _, err := New("a source", json.RawMessage(`{}`), core.NewInterceptor(nil, core.Limits{}), nil); err == nil {
 		t.Error("a name with a space is taken")
 	}
 }

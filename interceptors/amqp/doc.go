@@ -1,4 +1,4 @@
-// Package amqpdoor takes delayed messages from queues of RabbitMQ 3.8 or newer.
+// Package amqpsource takes delayed messages from queues of RabbitMQ 3.8 or newer.
 // Producers keep their client and say by headers when a message is due: x-delay,
 // as with the delayed message plugin, which is then not needed, and those of
 // other dialects.
@@ -8,7 +8,7 @@
 //
 // # Settings
 //
-// Besides those of package intake, whose dialects are native, rabbitmq, amqp1
+// Besides those of package source, whose dialects are native, rabbitmq, amqp1
 // and cloudevents by default:
 //
 //	urls                amqp:// or amqps:// URLs of one or more nodes; required. Tried
@@ -52,18 +52,18 @@
 //	         key, headers and properties that they came with. An AMQP sink publishes
 //	         them
 //	type     fanout (default), topic or headers: what name is declared as. It makes no
-//	         difference to the messages, as the intake gets all of them; but producers
+//	         difference to the messages, as the source gets all of them; but producers
 //	         that declare it too must say the same
-//	queue    that the intake reads; "delaybridge." and the name
-//	declare  true; false if name and queue exist and the intake may not declare them
+//	queue    that the source reads; "delaybridge." and the name
+//	declare  true; false if name and queue exist and the source may not declare them
 //
 // A message without a time goes on at once unless untagged says otherwise, as
 // with the plugin. RabbitMQ's own exchanges route at once, so name and to can't be
 // one exchange; they can have one name in two virtual hosts (then set allow_loop).
 //
-// name and queue are durable, and not deleted by the intake. It declares and binds
+// name and queue are durable, and not deleted by the source. It declares and binds
 // them when it connects, every 5 s after, and within a tenth of a second when the
-// exchange was deleted, which is logged as an error: one that was made anew has lost
+// exchange was deleted, which is logged as an error: one that was recreated has lost
 // its binding, and what is published to it meanwhile is confirmed and lost. While that
 // fails it reads nothing from the queue. A quorum queue has no delivery limit on
 // RabbitMQ 4, unless queue_arguments has one. An exchange with the name of the queue,
@@ -71,7 +71,7 @@
 //
 // # IDs
 //
-// The ID is made of the name of the intake, the queue and the property
+// The ID is made of the name of the source, the queue and the property
 // message_id, such as r:orders:orders.delayed:42; a header delaybridge-id goes
 // before. Where the message_id has characters that an ID can't have, or is too
 // long, a hash stands for it. A message that is delivered again (after a crash, a
@@ -113,4 +113,4 @@
 // is missing, separated by commas: expiration, user_id, CC, or headers if they
 // are too large or can't be read. The broker's confirm comes first, then the source's
 // acknowledgement; so after a crash one may be there twice.
-package amqpdoor
+package amqpsource

@@ -1,6 +1,6 @@
 //go:build unix
 
-package amqpdoor
+package amqpsource
 
 import (
 	"testing"
@@ -128,7 +128,7 @@ func TestInPlaceOfThePlugin(t *testing.T) {
 }
 
 // TestTypesOfTheExchange: producers may declare the exchange that they publish
-// to, and the intake gets all that is published to it, whatever its type.
+// to, and the source gets all that is published to it, whatever its type.
 func TestTypesOfTheExchange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -141,8 +141,8 @@ func TestTypesOfTheExchange(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			declare() // before the intake, and after
-			r.run(r.intake(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders", "type": kind, "queue": name + ".mine"}},
+			declare() // before the source, and after
+			r.run(r.source(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders", "type": kind, "queue": name + ".mine"}},
 				"queue_arguments": map[string]any{"x-queue-type": "quorum"}}))
 			r.awaitExchange(r.URL(), name+".mine")
 			declare()

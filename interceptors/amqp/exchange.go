@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // exchangeConfig is an exchange that stands for one of the type
@@ -57,7 +57,7 @@ func (c *config) checkQueue(field, name string, twice bool) error {
 		return core.Invalidf(field, "is not the name of a queue")
 	}
 	if twice {
-		return core.Invalidf(field, "is there twice")
+		return core.Invalidf(field, "appears twice")
 	}
 	return checkShort(field, name)
 }
@@ -75,9 +75,9 @@ func (c *config) addExchange(s *settings, field string, e *exchangeConfig) error
 	case made.kind != amqp091.ExchangeFanout && made.kind != amqp091.ExchangeTopic && made.kind != amqp091.ExchangeHeaders:
 		return core.Invalidf(field+".type", "must be fanout, topic or headers")
 	case slices.ContainsFunc(s.exchanges, func(other exchange) bool { return other.name == e.Name }):
-		return core.Invalidf(field+".name", "is there twice")
+		return core.Invalidf(field+".name", "appears twice")
 	case s.reads(made.queue):
-		return core.Invalidf(field+".queue", "is there twice")
+		return core.Invalidf(field+".queue", "appears twice")
 	}
 	if err := c.checkTarget(field+".to", e.To); err != nil {
 		return err
@@ -89,12 +89,12 @@ func (c *config) addExchange(s *settings, field string, e *exchangeConfig) error
 // checkTarget keeps messages from going in a circle, and from exchanges that
 // are the broker's own.
 func (c *config) checkTarget(field, name string) error {
-	if isOneOf(name, intake.Denied()) && !isOneOf(name, c.AllowTopics) {
+	if isOneOf(name, source.Denied()) && !isOneOf(name, c.AllowTopics) {
 		return core.Invalidf(field, "belongs to the broker itself; allow_topics can allow it")
 	}
 	for _, e := range c.Exchanges {
 		if e.Name == name && !c.AllowLoop {
-			return core.Invalidf(field, "is read by this intake, which would be a loop; if the sink is another broker or virtual host, set allow_loop: true")
+			return core.Invalidf(field, "is read by this source, which would be a loop; if the sink is another broker or virtual host, set allow_loop: true")
 		}
 	}
 	return nil
@@ -107,7 +107,7 @@ func isOneOf(name string, patterns []string) bool {
 	})
 }
 
-// reads tells whether the intake reads from a queue.
+// reads tells whether the source reads from a queue.
 func (s *settings) reads(queue string) bool {
 	return slices.Contains(s.queues, queue) || slices.ContainsFunc(s.exchanges, func(e exchange) bool { return e.queue == queue })
 }
@@ -142,10 +142,10 @@ func (c *config) setArguments(s *settings) error {
 	return nil
 }
 
-// declares tells whether the intake makes what it reads from.
-func (s *source) declares() bool { return s.exchange != nil && s.exchange.declare }
+// declares tells whether the source makes what it reads from.
+func (s *queueReader) declares() bool { return s.exchange != nil && s.exchange.declare }
 
-// declareOn makes what the intake reads from, if need be: the exchange, and a
+// declareOn makes what the source reads from, if need be: the exchange, and a
 // queue that gets everything from it. With the types topic and headers that is
 // what these keys and no arguments mean. It returns how many messages wait there.
 func (e *exchange) declareOn(channel *amqp091.Channel, arguments map[string]any) (messages int, err error) {

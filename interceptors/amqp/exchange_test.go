@@ -1,6 +1,6 @@
 //go:build unix
 
-package amqpdoor
+package amqpsource
 
 import (
 	"log/slog"
@@ -15,11 +15,11 @@ import (
 	"github.com/delaybridge/delaybridge/integration/journal"
 )
 
-// logged runs an intake whose log can be asked.
+// logged runs a source whose log can be asked.
 func (r *rig) logged(more map[string]any) (*running, *journal.Journal) {
 	r.t.Helper()
 	log := new(journal.Journal)
-	made, err := New("door", r.config(more), r.interceptor(nil), slog.New(slog.NewTextHandler(log, nil)))
+	made, err := New("src", r.config(more), r.interceptor(nil), slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -27,13 +27,13 @@ func (r *rig) logged(more map[string]any) (*running, *journal.Journal) {
 }
 
 // reaches publishes to an exchange, as a producer that does not ask whether a
-// queue gets it, until the intake has something of it.
+// queue gets it, until the source has something of it.
 func (r *rig) reaches(exchange, what string) {
 	r.t.Helper()
 	channel := r.open(r.URL())
 	for n, deadline := 0, time.Now().Add(60*time.Second); ; n++ {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("%s: nothing that was published has come to the intake", what)
+			r.t.Fatalf("%s: nothing that was published has come to the source", what)
 		}
 		if channel.IsClosed() { // the exchange was missing
 			channel = r.open(r.URL())
@@ -67,14 +67,14 @@ func (r *rig) declareExchange(name, kind string) {
 	}
 }
 
-// TestExchangeMadeAnew: an exchange that was deleted loses its binding, and no
-// consumer is told. The intake gets its messages again all the same, without
+// TestExchangeRecreated: an exchange that was deleted loses its binding, and no
+// consumer is told. The source gets its messages again all the same, without
 // giving up what it is at.
-func TestExchangeMadeAnew(t *testing.T) {
+func TestExchangeRecreated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	name := r.name + ".delayed"
-	door, log := r.logged(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}},
+	src, log := r.logged(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}},
 		"queue_arguments": map[string]any{"x-queue-type": "quorum"}})
 	r.awaitExchange(r.URL(), "delaybridge."+name)
 	r.reaches(name, "at first")
@@ -82,25 +82,25 @@ func TestExchangeMadeAnew(t *testing.T) {
 	r.declareExchange(name, amqp091.ExchangeFanout)
 	r.reaches(name, "made by a producer")
 	r.deleteExchange(name)
-	r.reaches(name, "made by the intake")
-	if err := door.stop(); err != nil {
+	r.reaches(name, "made by the source")
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "trouble") {
-		t.Error("the intake has begun anew")
+		t.Error("the source has begun again")
 	}
 	if n := strings.Count(log.String(), "the exchange was deleted"); n != 2 {
 		t.Errorf("the log tells of %d deletions, want 2: %s", n, log)
 	}
 }
 
-// TestExchangeWithAnAlternate: a policy leads what is published before the intake is
+// TestExchangeWithAnAlternate: a policy leads what is published before the source is
 // bound again to its queue, as the documents say.
 func TestExchangeWithAnAlternate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	name, other := r.name+".delayed", r.name+".unbound"
-	door, _ := r.logged(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}}})
+	src, _ := r.logged(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}}})
 	r.awaitExchange(r.URL(), "delaybridge."+name)
 	r.declareExchange(other, amqp091.ExchangeFanout)
 	if err := r.channel.QueueBind("delaybridge."+name, "", other, false, nil); err != nil {
@@ -119,12 +119,12 @@ func TestExchangeWithAnAlternate(t *testing.T) {
 	if got := len(r.store.await(t, sent)); got != sent {
 		t.Errorf("%d parked, want %d", got, sent)
 	}
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestExchangeOfAnotherType: an exchange that the intake can't bind to is
+// TestExchangeOfAnotherType: an exchange that the source can't bind to is
 // reported, and waited for.
 func TestExchangeOfAnotherType(t *testing.T) {
 	t.Parallel()
@@ -132,20 +132,20 @@ func TestExchangeOfAnotherType(t *testing.T) {
 	name := r.name + ".delayed"
 	_, log := r.logged(map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}}})
 	r.reaches(name, "at first")
-	for replaced := false; !replaced; { // unless the intake was quicker
+	for replaced := false; !replaced; { // unless the source was quicker
 		r.deleteExchange(name)
 		replaced = r.open(r.URL()).ExchangeDeclare(name, amqp091.ExchangeDirect, true, false, false, false, nil) == nil
 	}
-	// What is told is that it can't be declared, or, where the intake looked just
+	// What is told is that it can't be declared, or, where the source looked just
 	// when there was none, not be bound to.
 	waitFor(t, "a report", func() bool {
-		return strings.Contains(log.String(), "intake in trouble") && strings.Contains(log.String(), name+": Exception")
+		return strings.Contains(log.String(), "source in trouble") && strings.Contains(log.String(), name+": Exception")
 	})
 	r.deleteExchange(name)
-	r.reaches(name, "mended")
+	r.reaches(name, "fixed")
 }
 
-// TestOperatorsOwn: where the intake may not declare anything, it does not try,
+// TestOperatorsOwn: where the source may not declare anything, it does not try,
 // however long it reads.
 func TestOperatorsOwn(t *testing.T) {
 	t.Parallel()
@@ -157,18 +157,18 @@ func TestOperatorsOwn(t *testing.T) {
 	}
 	r.AddUser(r.name, "secret", "^$", "^$", "^"+queue+"$")
 	r.store.setFail(core.ErrUnavailable)
-	door, log := r.logged(map[string]any{"urls": []string{r.URLAs(r.name, "secret")}, "prefetch": 1, "batch": 1,
+	src, log := r.logged(map[string]any{"urls": []string{r.URLAs(r.name, "secret")}, "prefetch": 1, "batch": 1,
 		"exchanges": []map[string]any{{"name": name, "to": "orders", "queue": queue, "declare": false}}})
 	for n := range 3 { // each Lag is that of a later look
 		r.publish(queue, numbered(2*n, 2*n+2)...)
-		waitFor(t, "a count", func() bool { return door.Report().Lag == int64(2*n+1) })
+		waitFor(t, "a count", func() bool { return src.Report().Lag == int64(2*n+1) })
 	}
 	r.store.setFail(nil)
 	r.store.await(t, 6)
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "trouble") {
-		t.Errorf("the intake has begun anew: %s", log)
+		t.Errorf("the source has begun again: %s", log)
 	}
 }

@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"fmt"
@@ -12,12 +12,12 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/dialect"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // incoming is a delivery on its way to become a message.
 type incoming struct {
-	*source
+	*queueReader
 	*amqp091.Delivery
 	m       *core.Message
 	headers []dialect.Header // in the order of their names, as a table has none
@@ -28,13 +28,13 @@ type incoming struct {
 
 // item makes a message of d, or a refusal. It is the same each time that d is
 // delivered.
-func (s *source) item(d *amqp091.Delivery) intake.Item {
-	in := &incoming{source: s, Delivery: d, m: &core.Message{Body: d.Body, Priority: int(min(d.Priority, core.MaxPriority))}}
+func (s *queueReader) item(d *amqp091.Delivery) source.Item {
+	in := &incoming{queueReader: s, Delivery: d, m: &core.Message{Body: d.Body, Priority: int(min(d.Priority, core.MaxPriority))}}
 	if d.Body == nil {
 		in.m.Body = []byte{} // AMQP has no null
 	}
 	err := in.read()
-	return intake.Item{Message: in.m, Err: err, New: in.byMessageID && !d.Redelivered}
+	return source.Item{Message: in.m, Err: err, New: in.byMessageID && !d.Redelivered}
 }
 
 func (in *incoming) read() error {
@@ -47,7 +47,7 @@ func (in *incoming) read() error {
 			in.headers = append(in.headers, dialect.Header{Name: name, Value: in.readable(name)})
 		}
 	}
-	from := intake.Source{Topic: in.topic(in.RoutingKey), Sent: in.sent()}
+	from := source.Source{Topic: in.topic(in.RoutingKey), Sent: in.sent()}
 	rest, err := in.rules.Apply(in.m, from, in.headers)
 	if in.m.ID == "" {
 		in.m.ID = in.messageID()
@@ -57,10 +57,10 @@ func (in *incoming) read() error {
 		return err
 	}
 	if in.settings.requireMessageID && in.m.ID == "" {
-		return core.Invalidf("message_id", "is missing, and the intake is set to require_message_id")
+		return core.Invalidf("message_id", "is missing, and the source is set to require_message_id")
 	}
 	if in.UserId != "" && !in.settings.dropUserID {
-		return core.Invalidf("user_id", "can't be passed on, as the broker takes it from the one who logged in with it only; drop_user_id in the settings of the intake can leave it out")
+		return core.Invalidf("user_id", "can't be passed on, as the broker takes it from the one who logged in with it only; drop_user_id in the settings of the source can leave it out")
 	}
 	kinds, err := in.setHeaders(rest)
 	if err != nil {
@@ -130,7 +130,7 @@ func (in *incoming) setHeaders(rest []int) (kinds string, err error) {
 }
 
 // setProperties keeps what else came with the message, as the settings say.
-func (in *incoming) setProperties(from intake.Source, kinds string) {
+func (in *incoming) setProperties(from source.Source, kinds string) {
 	switch in.settings.properties {
 	case propertiesAMQP:
 		in.m.Options = make(map[string]string, 8)
@@ -154,7 +154,7 @@ func (in *incoming) texts() [7]property {
 }
 
 // setOptions is for an AMQP sink: it makes the message as it came.
-func (in *incoming) setOptions(from intake.Source, kinds string) {
+func (in *incoming) setOptions(from source.Source, kinds string) {
 	options := in.m.Options
 	for _, p := range in.texts() {
 		if p.text != "" {

@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"encoding/json"
@@ -12,11 +12,11 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
-// offline makes an intake that is not run.
-func offline(t testing.TB, more map[string]any) *Intake {
+// offline makes a source that is not run.
+func offline(t testing.TB, more map[string]any) *Source {
 	t.Helper()
 	c := map[string]any{"urls": []string{"amqp://127.0.0.1/"}, "sink": "out", "queues": []string{"in"}, "topic": "orders", "on_bad_record": "stop"}
 	maps.Copy(c, more)
@@ -29,7 +29,7 @@ func offline(t testing.TB, more map[string]any) *Intake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := New("door", raw, core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	i, err := New("src", raw, core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestProperties(t *testing.T) {
 	if item.Err != nil {
 		t.Fatal(item.Err)
 	}
-	want := &core.Message{ID: "r:door:in:=" + hash("4 2"), Sink: "out", Topic: "orders", Body: []byte{}, Delay: time.Second, Priority: core.MaxPriority,
+	want := &core.Message{ID: "r:src:in:=" + hash("4 2"), Sink: "out", Topic: "orders", Body: []byte{}, Delay: time.Second, Priority: core.MaxPriority,
 		Headers: []core.Header{{Name: "a", Value: []byte("text")}, {Name: "b", Value: []byte("2")}, {Name: "none"},
 			{Name: "t", Value: []byte(`{"k":["A",[["l","1"],["Sx","/w=="],["x","AA=="],["V"],["t","true"]]]}`)}, {Name: "z", Value: []byte("last")}},
 		Options: map[string]string{"content_type": "text/plain", "content_encoding": "gzip", "type": "t", "app_id": "app", "correlation_id": "c",
@@ -157,11 +157,11 @@ func TestSameAgain(t *testing.T) {
 func TestIDs(t *testing.T) {
 	long := strings.Repeat("q", 200)
 	tests := []struct{ queue, messageID, want string }{
-		{"in", "a:b/1", "r:door:in:a:b/1"},
-		{"in", "ü", "r:door:in:=" + hash("ü")},
-		{"in", long, "r:door:in:=" + hash(long)},
-		{"a:b", "c", "r:door:=" + hash("a:b") + ":c"}, // not that of b:c in a
-		{long, "c", "r:door:=" + hash(long) + ":c"},
+		{"in", "a:b/1", "r:src:in:a:b/1"},
+		{"in", "ü", "r:src:in:=" + hash("ü")},
+		{"in", long, "r:src:in:=" + hash(long)},
+		{"a:b", "c", "r:src:=" + hash("a:b") + ":c"}, // not that of b:c in a
+		{long, "c", "r:src:=" + hash(long) + ":c"},
 		{"in", "", ""},
 	}
 	for _, tt := range tests {
@@ -248,7 +248,7 @@ func TestPortions(t *testing.T) {
 	for n, size := range []int{10 << 20, 1 << 20, 3 << 20, 1, 0, 4 << 20} {
 		batch[n].Body = make([]byte, size)
 	}
-	rejected := []intake.Rejection{{Index: 0}, {Index: 1}, {Index: 2}, {Index: 3}, {Index: 4}, {Index: 5}}
+	rejected := []source.Rejection{{Index: 0}, {Index: 1}, {Index: 2}, {Index: 3}, {Index: 4}, {Index: 5}}
 	for _, want := range []int{1, 2, 2, 1} {
 		if got := portion(batch, rejected); got != want {
 			t.Errorf("%d, want %d", got, want)
@@ -263,7 +263,7 @@ func FuzzItem(f *testing.F) {
 	f.Add("x-delay", "5000", int64(1), "id", "key", []byte("body"))
 	f.Add("x_delay", "-1", int64(math.MinInt64), "", "", []byte(nil))
 	f.Add("delaybridge-deliver-at", "2026-01-02T03:04:05Z", int64(0), "\xff", "\x00", []byte{0})
-	s := offline(f, map[string]any{"untagged": intake.UntaggedNow}).sources[0]
+	s := offline(f, map[string]any{"untagged": source.UntaggedNow}).sources[0]
 	f.Fuzz(func(t *testing.T, name, text string, number int64, id, key string, body []byte) {
 		for _, value := range []any{text, number, float64(number), int32(number), []any{text, amqp091.Table{name: number}}} {
 			d := amqp091.Delivery{Headers: amqp091.Table{name: value, "x-delay": number}, MessageId: id, RoutingKey: key, Body: body}

@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func (c *connection) limits() bool {
 	return c.Properties["product"] == "RabbitMQ" && err == nil && n >= 4
 }
 
-// declare makes what the intake reads from, a quorum queue without a limit if nothing
+// declare makes what the source reads from, a quorum queue without a limit if nothing
 // else is set. A queue that is there keeps the limit that it has.
 func (s *session) declare() error {
 	s.arguments = s.settings.queueArguments
@@ -70,12 +70,12 @@ func (s *session) checkLimit() {
 	if s.limitChecked || !s.connection.limits() {
 		return
 	}
-	log := s.log.With("intake", s.name, "queue", s.queue)
+	log := s.log.With("source", s.name, "queue", s.queue)
 	arguments := limitQuestion()
 	for range maxQuestions {
 		refused := s.ask(arguments)
 		if refused == nil {
-			return // and so does the consumer, or it was made anew
+			return // and so does the consumer, or it was recreated
 		}
 		s.limitChecked = true
 		said := differs.FindStringSubmatch(refused.Reason)
@@ -89,7 +89,7 @@ func (s *session) checkLimit() {
 		case said[1] == limitArgument && said[2] == "'-1'":
 			return
 		case said[1] == limitArgument:
-			log.Warn("the queue drops messages that were delivered too often: declare it anew with x-delivery-limit -1, "+
+			log.Warn("the queue drops messages that were delivered too often: declare it again with x-delivery-limit -1, "+
 				"or have a policy set a high delivery-limit and a dead letter exchange", "limit", strings.Replace(said[2], "none", "20, the default", 1))
 			return
 		case arguments[said[1]] != nil:

@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"strings"
@@ -8,16 +8,16 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 )
 
-// TestManyRedeliveries: what the intake declares keeps a message however often it is
+// TestManyRedeliveries: what the source declares keeps a message however often it is
 // delivered again, on RabbitMQ before version 4 and since.
 func TestManyRedeliveries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	name := r.name + ".delayed"
 	settings := map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}}, "queue_arguments": map[string]any{"x-queue-type": "quorum"}}
-	door, log := r.logged(settings)
+	src, log := r.logged(settings)
 	r.awaitExchange(r.URL(), "delaybridge."+name)
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Fatal(err)
 	}
 	r.publish("delaybridge."+name, numbered(0, 1)...)
@@ -45,12 +45,12 @@ func TestManyRedeliveries(t *testing.T) {
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "level=WARN") {
-		t.Errorf("warned of the intake's own queue: %s", log)
+		t.Errorf("warned of the source's own queue: %s", log)
 	}
 }
 
 // TestWarnsOfALimit: on RabbitMQ 4 the log names the limit of a queue that is not the
-// intake's, and of one that the intake declared before it knew better.
+// source's, and of one that the source declared before it knew better.
 func TestWarnsOfALimit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -91,10 +91,10 @@ func (r *rig) wantWarning(settings map[string]any, queue, want string) {
 	if !r.limited() {
 		want = ""
 	}
-	door, log := r.logged(settings)
+	src, log := r.logged(settings)
 	r.awaitExchange(r.URL(), queue)
 	waitFor(r.t, "it reads", func() bool { return strings.Contains(log.String(), "source reads") })
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		r.t.Error(err)
 	}
 	if text := log.String(); strings.Contains(text, "WARN") != (want != "") || !strings.Contains(text, want) {

@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // rejecter publishes what can't be parked to the reject queue or exchange, on a
@@ -45,7 +45,7 @@ var errNacked = errors.New("the broker refused the message (negative confirm)")
 
 // write returns nil when the broker has confirmed all of rejected, which are
 // some of batch.
-func (r *rejecter) write(ctx context.Context, queue string, batch []amqp091.Delivery, rejected []intake.Rejection) error {
+func (r *rejecter) write(ctx context.Context, queue string, batch []amqp091.Delivery, rejected []source.Rejection) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.open(ctx); err != nil {
@@ -66,7 +66,7 @@ func (r *rejecter) write(ctx context.Context, queue string, batch []amqp091.Deli
 const maxPortion = 4 << 20
 
 // portion is how many of rejected go together: one at least.
-func portion(batch []amqp091.Delivery, rejected []intake.Rejection) int {
+func portion(batch []amqp091.Delivery, rejected []source.Rejection) int {
 	n, size := 0, 0
 	for n < len(rejected) && (n == 0 || size+len(batch[rejected[n].Index].Body) <= maxPortion) {
 		size += len(batch[rejected[n].Index].Body)
@@ -75,7 +75,7 @@ func portion(batch []amqp091.Delivery, rejected []intake.Rejection) int {
 	return n
 }
 
-func (r *rejecter) writeSome(ctx context.Context, queue string, batch []amqp091.Delivery, rejected []intake.Rejection) error {
+func (r *rejecter) writeSome(ctx context.Context, queue string, batch []amqp091.Delivery, rejected []source.Rejection) error {
 	ctx, cancel := context.WithTimeout(ctx, r.settings.confirmTimeout)
 	defer cancel()
 	return r.connection.within(ctx, r.settings.confirmTimeout, func() error { return r.publish(ctx, queue, batch, rejected) })
@@ -131,7 +131,7 @@ func (r *rejecter) close() {
 	r.drop()
 }
 
-func (r *rejecter) publish(ctx context.Context, queue string, batch []amqp091.Delivery, rejected []intake.Rejection) error {
+func (r *rejecter) publish(ctx context.Context, queue string, batch []amqp091.Delivery, rejected []source.Rejection) error {
 	confirms := make([]*amqp091.DeferredConfirmation, len(rejected))
 	for n, one := range rejected {
 		d := &batch[one.Index]

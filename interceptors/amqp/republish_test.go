@@ -1,6 +1,6 @@
 //go:build unix
 
-package amqpdoor
+package amqpsource
 
 import (
 	"testing"
@@ -36,14 +36,14 @@ func TestPublishedAgainIsParkedOnce(t *testing.T) {
 			wire.Faults().Cut(t) // parked, but not acknowledged
 		}
 	}
-	later := republished("m", "second", "1", "1") // by who was given it twice, and counts anew how long to wait
+	later := republished("m", "second", "1", "1") // by who was given it twice, and counts again how long to wait
 	later.Headers["x-delay"], later.Timestamp = int32(3_500_000), time.Unix(1700000000, 0)
 	r.publish(in, delayed("m", "first", "x-delay", int32(3_600_000)), republished("m", "second", "1", "1"), republished("m", "second", "2", "1"),
 		republished("", "second", "1", "1"), republished("", "third", "1", "1"), republished("", "third", "1", "2"),
 		republished("m", "second", "1", "2"), republished("", "second", "1", "1"), later)
-	door := r.run(r.intake(map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}}))
-	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 && door.Report().Duplicates > 3 })
-	if err := door.stop(); err != nil {
+	src := r.run(r.source(map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}}))
+	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 && src.Report().Duplicates > 3 })
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	ids, hops := map[string]bool{}, 0
@@ -51,7 +51,7 @@ func TestPublishedAgainIsParkedOnce(t *testing.T) {
 		ids[m.ID] = true
 		hops += m.Hop
 	}
-	if len(ids) != 6 || len(r.store.parked) != 6 || hops != 6 || !ids["r:door:"+in+":m"] || !ids["r:door:"+in+":m~1"] || !ids["r:door:"+in+":m~2"] {
+	if len(ids) != 6 || len(r.store.parked) != 6 || hops != 6 || !ids["r:src:"+in+":m"] || !ids["r:src:"+in+":m~1"] || !ids["r:src:"+in+":m~2"] {
 		t.Errorf("parked %v, %d hops", ids, hops)
 	}
 	if n := r.ready(in); n != 0 {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package amqpdoor
+package amqpsource
 
 import (
 	"bytes"
@@ -133,11 +133,11 @@ func (r *rig) ready(queue string) int {
 	return q.Messages
 }
 
-// intake makes an intake that parks for the sink "out" and the topic "orders",
+// source makes a source that parks for the sink "out" and the topic "orders",
 // unless more says otherwise.
-func (r *rig) intake(more map[string]any) *Intake {
+func (r *rig) source(more map[string]any) *Source {
 	r.t.Helper()
-	made, err := New("door", r.config(more), r.interceptor(nil), r.logger())
+	made, err := New("src", r.config(more), r.interceptor(nil), r.logger())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -176,17 +176,17 @@ func (w testWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// running is an intake at work.
+// running is a source at work.
 type running struct {
-	*Intake
+	*Source
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error // of Run, when ended is closed
 }
 
-func (r *rig) run(i *Intake) *running {
+func (r *rig) run(i *Source) *running {
 	ctx, cancel := context.WithCancel(context.Background())
-	made := &running{Intake: i, cancel: cancel, ended: make(chan struct{})}
+	made := &running{Source: i, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(made.ended)
 		made.err = i.Run(ctx)
@@ -195,14 +195,14 @@ func (r *rig) run(i *Intake) *running {
 	return made
 }
 
-// stop ends an intake and returns what Run returned.
+// stop ends a source and returns what Run returned.
 func (r *running) stop() error {
 	r.cancel()
 	<-r.ended
 	return r.err
 }
 
-// bridge runs a whole bridge until the test ends: an intake, a store in memory,
+// bridge runs a whole bridge until the test ends: a source, a store in memory,
 // and an AMQP sink that is called "out".
 func (r *rig) bridge(sink, more map[string]any) {
 	r.t.Helper()
@@ -217,11 +217,11 @@ func (r *rig) bridge(sink, more map[string]any) {
 		r.t.Fatal(err)
 	}
 	store, dispatcher := memstore.New(memstore.Config{}), &core.Dispatcher{Name: "out", Sink: out}
-	door, err := New("door", r.config(more), core.NewInterceptor(store, core.Limits{}, dispatcher), r.logger())
+	src, err := New("src", r.config(more), core.NewInterceptor(store, core.Limits{}, dispatcher), r.logger())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	bridge := &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Doors: []core.Door{{Name: "source", Run: door.Run}}}
+	bridge := &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Inputs: []core.Input{{Name: "source", Run: src.Run}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- bridge.Run(ctx) }()
@@ -231,12 +231,12 @@ func (r *rig) bridge(sink, more map[string]any) {
 			r.t.Errorf("run the bridge: %v", err)
 		}
 	})
-	for _, e := range door.settings.exchanges { // programs come when all is there
-		r.awaitExchange(door.settings.nodes[0].uri.String(), e.queue)
+	for _, e := range src.settings.exchanges { // programs come when all is there
+		r.awaitExchange(src.settings.nodes[0].uri.String(), e.queue)
 	}
 }
 
-// awaitExchange waits until the intake has declared what it reads from.
+// awaitExchange waits until the source has declared what it reads from.
 func (r *rig) awaitExchange(url, queue string) {
 	r.t.Helper()
 	for range 1000 {

@@ -1,4 +1,4 @@
-package amqpdoor
+package amqpsource
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 const (
@@ -28,13 +28,13 @@ const (
 var errEnded = errors.New("the broker has ended the consumer")
 
 // run reads the queue until ctx ends, on one connection after another.
-func (s *source) run(ctx context.Context) error {
-	trouble := intake.Troubles{Of: s.parker, Log: s.log.With("intake", s.name, "queue", s.queue)}
+func (s *queueReader) run(ctx context.Context) error {
+	trouble := source.Troubles{Of: s.parker, Log: s.log.With("source", s.name, "queue", s.queue)}
 	pause, next := firstPause, rand.IntN(len(s.settings.nodes))
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := s.serve(ctx, &next, trouble.Over)
-		if _, refused := errors.AsType[*intake.RefusedError](err); refused {
+		if _, refused := errors.AsType[*source.RefusedError](err); refused {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -62,7 +62,7 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // session is one connection that reads one queue.
 type session struct {
-	*source
+	*queueReader
 	connection *connection
 	channel    *amqp091.Channel
 	arguments  map[string]any // of the queue, if it is declared here
@@ -77,12 +77,12 @@ type session struct {
 
 // serve reads until ctx ends or the connection does; it calls started when the
 // broker has let it begin.
-func (s *source) serve(ctx context.Context, next *int, started func()) error {
+func (s *queueReader) serve(ctx context.Context, next *int, started func()) error {
 	connection, err := s.settings.connect(ctx, next)
 	if err != nil {
 		return err
 	}
-	one := &session{source: s, connection: connection, arrived: make(chan amqp091.Delivery, s.settings.batch)}
+	one := &session{queueReader: s, connection: connection, arrived: make(chan amqp091.Delivery, s.settings.batch)}
 	defer one.helpers.Wait() // that may take until the connection is closed
 	defer func() { connection.close(one.channel) }()
 	deliveries, err := one.begin(ctx)
@@ -90,7 +90,7 @@ func (s *source) serve(ctx context.Context, next *int, started func()) error {
 		return err
 	}
 	started()
-	s.log.Info("source reads", "intake", s.name, "queue", s.queue)
+	s.log.Info("source reads", "source", s.name, "queue", s.queue)
 	return one.work(ctx, deliveries)
 }
 
@@ -181,7 +181,7 @@ func (s *session) work(ctx context.Context, deliveries <-chan amqp091.Delivery) 
 }
 
 func (s *session) park(ctx context.Context, batch []amqp091.Delivery) error {
-	items := make([]intake.Item, 0, len(batch))
+	items := make([]source.Item, 0, len(batch))
 	for n := range batch {
 		items = append(items, s.item(&batch[n]))
 	}
@@ -232,7 +232,7 @@ func (s *session) gather(ctx context.Context) ([]amqp091.Delivery, error) {
 
 // settle notes what is done of a batch, and acknowledges it unless more is
 // likely to come soon.
-func (s *session) settle(batch []amqp091.Delivery, items []intake.Item) error {
+func (s *session) settle(batch []amqp091.Delivery, items []source.Item) error {
 	done := 0
 	for done < len(items) && items[done].Done {
 		done++
@@ -285,17 +285,17 @@ func (s *session) at(d *amqp091.Delivery) string {
 		core.Shorten(d.MessageId, core.MaxIDLen), d.Exchange, core.Shorten(d.RoutingKey, core.MaxIDLen))
 }
 
-func (s *session) rejectTo(batch []amqp091.Delivery) func(context.Context, []intake.Rejection) error {
+func (s *session) rejectTo(batch []amqp091.Delivery) func(context.Context, []source.Rejection) error {
 	if s.rejecter == nil {
 		return nil
 	}
-	return func(ctx context.Context, rejected []intake.Rejection) error {
+	return func(ctx context.Context, rejected []source.Rejection) error {
 		return s.rejecter.write(ctx, s.queue, batch, rejected)
 	}
 }
 
 // watch looks now and then, on channels of its own, how many messages wait, and that
-// what the intake declares is as it was: at once if the exchange was deleted. It ends
+// what the source declares is as it was: at once if the exchange was deleted. It ends
 // the session if what it declares can't be.
 func (s *session) watch(ctx context.Context, end context.CancelCauseFunc) {
 	defer s.waiting.Store(-1)
@@ -310,7 +310,7 @@ func (s *session) watch(ctx context.Context, end context.CancelCauseFunc) {
 		deleted := s.deleted(&marks)
 		if deleted && !looked.IsZero() {
 			s.log.Error("the exchange was deleted: what was published to it until it is bound again is lost, though it was confirmed",
-				"intake", s.name, "exchange", s.exchange.name, "queue", s.queue)
+				"source", s.name, "exchange", s.exchange.name, "queue", s.queue)
 		}
 		if deleted || time.Since(looked) >= watchEvery {
 			looked = time.Now()
@@ -355,7 +355,7 @@ func isNotFound(err error) bool {
 	return ok && refused.Code == amqp091.NotFound
 }
 
-// look returns how many messages wait. It declares anew what is to be declared:
+// look returns how many messages wait. It declares again what is to be declared:
 // if an exchange was deleted, and maybe made again by a producer, its binding is
 // lost, the queue and its consumer live on, and the broker tells nobody.
 func (s *session) look(channel *amqp091.Channel) (messages int, err error) {

@@ -1,68 +1,145 @@
-package amqpdoor
+package amqpsource
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
-	"sync/atomic"
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
-// source is one queue that is read.
-type source struct {
-	*Intake
-	queue    string
-	exchange *exchange // nil: the queue is the operator's own
-	rules    *intake.Rules
-	ids      ids
-
-	limitChecked bool
-	waiting      atomic.Int64 // messages that the queue has ready; -1 is unknown
+// Source takes messages from RabbitMQ queues. Make it with New; Run is its
+// core.Input.
+type Source struct {
+	name     string
+	settings settings
+	sources  []*queueReader
+	rejecter *rejecter // nil: there is no place for what is refused
+	parker   *source.Parker
+	log      *slog.Logger
 }
 
-func (i *Intake) newSource(queue string, e *exchange, rules *intake.Rules) *source {
-	s := &source{Intake: i, queue: queue, exchange: e, rules: rules, ids: newIDs(i.name, queue)}
-	s.waiting.Store(-1)
-	return s
-}
-
-// topic is what "{topic}" in the settings of the rules stands for: the name of
-// the queue, or, for what is to go to an exchange, the routing key. A key that
-// can't be a topic, or looks like what belongs to a broker, has the name of the
-// exchange in its place, and is kept as an option.
-func (s *source) topic(key string) string {
-	if s.exchange == nil {
-		return s.queue
+// New makes an Source of that name from its configuration in JSON, see the
+// package documentation. The name is part of the messages' IDs: instances that
+// share the work have the same. Nothing is dialled. A fault in the configuration
+// is a *core.InvalidError. A nil log discards.
+func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logger) (*Source, error) {
+	if err := core.CheckSinkName(name); err != nil {
+		return nil, core.Invalidf("name", "%s", err.Reason)
 	}
-	if key == "" || isOneOf(key, intake.Denied()) || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return s.exchange.to
+	c, s, err := decode(raw)
+	if err != nil {
+		return nil, err
 	}
-	return key
+	target := "reject_queue"
+	if s.rejectExchange != "" {
+		target = "reject_exchange"
+	}
+	skip, err := c.Skips(target, s.rejectQueue+s.rejectExchange != "")
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	i := &Source{name: name, settings: s, log: log, parker: &source.Parker{In: in, Name: name, Log: log, Skip: skip}}
+	if s.rejectQueue != "" || s.rejectExchange != "" {
+		i.rejecter = &rejecter{settings: &i.settings}
+	}
+	if err := i.addQueues(c.Config, in); err != nil {
+		return nil, err
+	}
+	if err := i.addExchanges(c.Config, in); err != nil {
+		return nil, err
+	}
+	return i, nil
 }
 
-// ids makes the IDs of the messages of one queue. Those of different queues
-// differ, as the same message may be in several.
-type ids struct{ queue string }
+func dialects() []string { return []string{"native", "rabbitmq", "amqp1", "cloudevents"} }
 
-func newIDs(name, queue string) ids {
-	id := "r:" + name + ":" + queue + ":"
-	if strings.Contains(queue, ":") || len(id) > core.MaxIDLen/2 || core.CheckID(id) != nil {
-		id = "r:" + name + ":=" + hash(queue) + ":"
+func (i *Source) addQueues(c source.Config, in *core.Interceptor) error {
+	if len(i.settings.queues) == 0 {
+		return checkNoQueues(c)
 	}
-	return ids{id}
+	rules, err := source.NewRules(c, in, dialects(), i.settings.queues...)
+	if err != nil {
+		return err
+	}
+	for _, queue := range i.settings.queues {
+		i.sources = append(i.sources, i.newQueueReader(queue, nil, rules))
+	}
+	return nil
 }
 
-// of is the ID for a message_id, as it is or, if that can't be, as its hash.
-func (i ids) of(messageID string) string {
-	if id := i.queue + messageID; core.CheckID(id) == nil {
-		return id
+// checkNoQueues refuses what would have no effect.
+func checkNoQueues(c source.Config) error {
+	switch {
+	case c.Topic != "":
+		return core.Invalidf("topic", "is of use with queues only: what comes from exchanges keeps its routing key")
+	case c.TrimSuffix != "":
+		return core.Invalidf("trim_suffix", "is of use with queues only: what comes from exchanges keeps its routing key")
 	}
-	return i.queue + "=" + hash(messageID)
+	return nil
 }
 
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:16])
+func (i *Source) addExchanges(c source.Config, in *core.Interceptor) error {
+	if len(i.settings.exchanges) == 0 {
+		return nil
+	}
+	c.Topic, c.TrimSuffix = "{topic}", ""               // these are about queues
+	c.Untagged = cmp.Or(c.Untagged, source.UntaggedNow) // as the plugin has it
+	rules, err := source.NewRules(c, in, dialects())
+	if err != nil {
+		return err
+	}
+	for n := range i.settings.exchanges {
+		e := &i.settings.exchanges[n]
+		i.sources = append(i.sources, i.newQueueReader(e.queue, e, rules))
+	}
+	return nil
+}
+
+// Run reads until ctx ends, then lets what is being parked finish, acknowledges
+// it and leaves the rest to the broker. While the broker or the store can't be
+// reached it retries. Its error is a *source.RefusedError: going on would lose
+// that message. It may be run again when it has returned.
+func (i *Source) Run(ctx context.Context) error {
+	defer i.parker.Flush()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var group sync.WaitGroup
+	errs := make([]error, len(i.sources))
+	for n, s := range i.sources {
+		group.Go(func() {
+			if errs[n] = s.run(ctx); errs[n] != nil {
+				end(errs[n])
+			}
+		})
+	}
+	group.Wait()
+	if i.rejecter != nil {
+		i.rejecter.close()
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Report returns what has been done so far. Lag counts the messages that the
+// queues had ready when they were last asked, some seconds ago at most; -1 if
+// none has answered.
+func (i *Source) Report() source.Report {
+	r := i.parker.Report()
+	for _, s := range i.sources {
+		if n := s.waiting.Load(); n >= 0 {
+			r.Lag = max(r.Lag, 0) + n
+		}
+	}
+	return r
 }

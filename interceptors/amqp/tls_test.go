@@ -1,6 +1,6 @@
 //go:build unix
 
-package amqpdoor
+package amqpsource
 
 import (
 	"crypto/ecdsa"
@@ -76,11 +76,11 @@ func TestTLS(t *testing.T) {
 	config := func(name string) map[string]any {
 		return map[string]any{"urls": []string{"amqps://guest:guest@" + addr + "/"}, "queues": []string{in}, "tls": map[string]any{"ca": ca, "server_name": name}}
 	}
-	stranger := r.run(r.intake(config("other.test")))
-	right := r.run(r.intake(config("broker.test")))
+	stranger := r.run(r.source(config("other.test")))
+	right := r.run(r.source(config("broker.test")))
 	r.store.await(t, 1)
-	for _, door := range []*running{right, stranger} {
-		if err := door.stop(); err != nil {
+	for _, src := range []*running{right, stranger} {
+		if err := src.stop(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package amqpdoor
+package amqpsource
 
 import (
 	"errors"
@@ -26,22 +26,22 @@ func TestCutOff(t *testing.T) {
 			wire.Faults().Cut(t)
 		}
 	}
-	door := r.run(r.intake(map[string]any{"urls": []string{"amqp://guest:guest@127.0.0.1:1/", r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}, "batch": 100, "prefetch": 250}))
+	src := r.run(r.source(map[string]any{"urls": []string{"amqp://guest:guest@127.0.0.1:1/", r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}, "batch": 100, "prefetch": 250}))
 	r.store.await(t, total)
 	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 })
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	if n := r.ready(in); n != 0 {
 		t.Errorf("%d messages are left", n)
 	}
 	r.store.wantOnce(t, total)
-	if door.Report().Duplicates == 0 {
+	if src.Report().Duplicates == 0 {
 		t.Error("nothing came twice, so that nothing was tried")
 	}
 }
 
-// TestKilled: what an intake had in hand when it was killed is parked once by
+// TestKilled: what a source had in flight when it was killed is parked once by
 // the next.
 func TestKilled(t *testing.T) {
 	t.Parallel()
@@ -57,21 +57,21 @@ func TestKilled(t *testing.T) {
 			wire.Faults().Down(t) // no acknowledgement comes through any more
 		}
 	}
-	first := r.run(r.intake(map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}}))
+	first := r.run(r.source(map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}}))
 	r.store.until(t, "the first", func() bool { return down })
 	first.stop()
-	r.run(r.intake(map[string]any{"queues": []string{in}}))
+	r.run(r.source(map[string]any{"queues": []string{in}}))
 	r.store.await(t, total)
 	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 })
 	r.store.wantOnce(t, total)
 }
 
-// TestStoreAway: nothing is skipped, rejected or acknowledged while the store
+// TestStoreUnreachable: nothing is skipped, rejected or acknowledged while the store
 // fails, whatever the way.
-func TestStoreAway(t *testing.T) {
+func TestStoreUnreachable(t *testing.T) {
 	r := newRig(t)
 	in, rejects := r.queue(".delayed", nil), r.queue(".rejected", nil)
-	door := r.run(r.intake(map[string]any{"queues": []string{in}, "reject_queue": rejects, "prefetch": 20}))
+	src := r.run(r.source(map[string]any{"queues": []string{in}, "reject_queue": rejects, "prefetch": 20}))
 	published := 0
 	for _, fault := range []error{core.ErrUnavailable, core.ErrFull, core.ErrUnknown, errors.New("unheard of")} {
 		r.store.setFail(fault)
@@ -81,30 +81,30 @@ func TestStoreAway(t *testing.T) {
 		before := r.store.failed
 		r.store.mu.Unlock()
 		r.store.until(t, "some tries", func() bool { return r.store.failed > before+3 })
-		waitFor(t, "30 messages left in the queue, as a prefetch of 20 is in hand", func() bool { return r.ready(in) == 30 })
+		waitFor(t, "30 messages left in the queue, as a prefetch of 20 is in flight", func() bool { return r.ready(in) == 30 })
 		r.store.setFail(nil)
 		r.store.await(t, published)
 	}
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	r.store.wantOnce(t, published)
-	if report := door.Report(); report.Rejected != 0 || report.Retried == 0 {
+	if report := src.Report(); report.Rejected != 0 || report.Retried == 0 {
 		t.Errorf("%+v", report)
 	}
 }
 
-// TestStopWhileStoreAway: what is not parked stays in the broker.
-func TestStopWhileStoreAway(t *testing.T) {
+// TestStopWhileStoreUnreachable: what is not parked stays in the broker.
+func TestStopWhileStoreUnreachable(t *testing.T) {
 	r := newRig(t)
 	in := r.queue(".delayed", nil)
 	r.publish(in, numbered(0, 50)...)
 	r.store.setFail(core.ErrUnavailable)
-	made := r.intake(map[string]any{"queues": []string{in}})
+	made := r.source(map[string]any{"queues": []string{in}})
 	made.parker.Linger = 10 * time.Millisecond
-	door := r.run(made)
+	src := r.run(made)
 	r.store.until(t, "a try", func() bool { return r.store.failed > 1 })
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	waitFor(t, "all back in the queue", func() bool { return r.ready(in) == 50 })
@@ -118,7 +118,7 @@ func TestSilentBroker(t *testing.T) {
 	wire := sinktest.NewWire(t)
 	heal := wire.Faults().Stall(t)
 	settings := map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}, "dial_timeout": "300ms", "write_timeout": "300ms"}
-	door := r.run(r.intake(settings))
+	src := r.run(r.source(settings))
 	time.Sleep(time.Second)
 	heal()
 	r.publish(in, numbered(0, 1)...)
@@ -126,7 +126,7 @@ func TestSilentBroker(t *testing.T) {
 	heal = wire.Faults().Stall(t)
 	defer heal()
 	began := time.Now()
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > 30*time.Second {
@@ -140,7 +140,7 @@ func TestQueueComesAndGoes(t *testing.T) {
 	r := newRig(t)
 	other := r.queue(".other", nil)
 	in := r.name + ".delayed"
-	door := r.run(r.intake(map[string]any{"queues": []string{in, other}}))
+	src := r.run(r.source(map[string]any{"queues": []string{in, other}}))
 	r.publish(other, numbered(0, 1)...)
 	r.store.await(t, 1)
 	r.queue(".delayed", nil)
@@ -154,8 +154,8 @@ func TestQueueComesAndGoes(t *testing.T) {
 	r.queue(".delayed", nil)
 	r.publish(in, numbered(3, 4)...)
 	r.store.await(t, 4)
-	waitFor(t, "a count", func() bool { return door.Report().Lag == 0 })
-	if err := door.stop(); err != nil {
+	waitFor(t, "a count", func() bool { return src.Report().Lag == 0 })
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	r.store.wantOnce(t, 4)
@@ -170,9 +170,9 @@ func TestAlarmAndRestart(t *testing.T) {
 	r.publish(in, delayed("bad", "bad"))
 	r.publish(other, numbered(0, 10)...)
 	r.MemoryAlarm(true)
-	door := r.run(r.intake(map[string]any{"queues": []string{in, other}, "reject_queue": rejects, "confirm_timeout": "300ms"}))
+	src := r.run(r.source(map[string]any{"queues": []string{in, other}, "reject_queue": rejects, "confirm_timeout": "300ms"}))
 	r.store.await(t, 10)
-	waitFor(t, "tries", func() bool { return door.Report().Retried > 1 })
+	waitFor(t, "tries", func() bool { return src.Report().Retried > 1 })
 	waitFor(t, "acknowledgements", func() bool { return strings.Contains(r.Ctl("list_queues", "name", "messages"), other+"\t0\n") })
 	r.MemoryAlarm(false)
 	if d := r.take(r.channel, rejects); string(d.Body) != "bad" {
@@ -183,7 +183,7 @@ func TestAlarmAndRestart(t *testing.T) {
 	r.channel = r.open(r.URL())
 	r.publish(other, numbered(10, 20)...)
 	r.store.await(t, 20)
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	r.store.wantOnce(t, 20)

@@ -225,10 +225,10 @@ func TestTogether(t *testing.T) {
 		"two topics that do not":   {[]Header{{"X-Timebridge-Where", "a"}, {"scheduler-target-topic", "b"}}, "scheduler-target-topic: says other than X-Timebridge-Where"},
 		"two keys that do not":     {[]Header{{"delaybridge-key", "a"}, {"scheduler-target-key", "b"}}, "scheduler-target-key: says other than delaybridge-key"},
 		"two ids that agree":       {[]Header{{"delaybridge-id", "a"}, {"Nats-Msg-Id", "a"}}, ""},
-		"twice":                    {[]Header{{"x-delay", 5}, {"x-delay", 5}}, "x-delay: is there twice"},
-		"twice in two spellings":   {[]Header{{"ce-deliverat", atText}, {"CE_DeliverAt", atText}}, "ce-deliverat: is there twice"},
-		"twice, the first is over": {[]Header{{"x-delay", -5}, {"x-delay", 5}}, "x-delay: is there twice"},
-		"twice after another":      {[]Header{{"delaybridge-delay", "5ms"}, {"x-delay", 5}, {"x-delay", 5}}, "x-delay: is there twice"},
+		"twice":                    {[]Header{{"x-delay", 5}, {"x-delay", 5}}, "x-delay: appears twice"},
+		"twice in two spellings":   {[]Header{{"ce-deliverat", atText}, {"CE_DeliverAt", atText}}, "ce-deliverat: appears twice"},
+		"twice, the first is over": {[]Header{{"x-delay", -5}, {"x-delay", 5}}, "x-delay: appears twice"},
+		"twice after another":      {[]Header{{"delaybridge-delay", "5ms"}, {"x-delay", 5}, {"x-delay", 5}}, "x-delay: appears twice"},
 		"ttl and expiry":           {[]Header{{"delaybridge-ttl", "5s"}, {"ce-expirytime", atText}}, "delaybridge-ttl: can't be used together with ce-expirytime"},
 		"two ttls":                 {[]Header{{"delaybridge-ttl", "5s"}, {"Nats-Schedule-TTL", "5s"}, {"Nats-Schedule", "@at " + atText}}, "Nats-Schedule-TTL: can't be used together with delaybridge-ttl"},
 		"unknown, ours":            {[]Header{{"delaybridge-deliver_in", "5s"}}, `headers: have the name "delaybridge-deliver_in", which is not one of ours`},
@@ -325,7 +325,7 @@ func TestNew(t *testing.T) {
 		t.Errorf("unknown: %v", err)
 	}
 	if _, err := New("native", "native"); err == nil {
-		t.Error("one that is there twice passed")
+		t.Error("one that appears twice passed")
 	}
 	s, err := New()
 	if err != nil {
@@ -341,7 +341,7 @@ func TestTable(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, r := range table {
 		if folded := fold(r.header); seen[folded] || len(folded) > longestName {
-			t.Errorf("%s is there twice, or too long", r.header)
+			t.Errorf("%s appears twice, or too long", r.header)
 		}
 		seen[fold(r.header)] = true
 	}

@@ -1,6 +1,6 @@
 // Package dialect reads the headers by which producers ask for a later
 // delivery: our own and those of brokers and schedulers that are in use
-// already. Every door uses it, so that a header means the same wherever it is
+// already. Every listener uses it, so that a header means the same wherever it is
 // heard.
 //
 // Names match in any case, and '_' equals '-'. Units are fixed by the dialect

@@ -93,7 +93,7 @@ type value struct {
 
 func (r *reading) header(row *row, raw any) error {
 	if r.twice(row) {
-		return core.Invalidf(row.header, "is there twice")
+		return core.Invalidf(row.header, "appears twice")
 	}
 	v, err := row.parse(raw)
 	switch {

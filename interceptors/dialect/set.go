@@ -8,7 +8,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Header is one header as a door heard it.
+// Header is one header as a listener heard it.
 type Header struct {
 	Name string
 	// Value is text as []byte, *[]byte (which costs no allocation) or string; a
@@ -18,7 +18,7 @@ type Header struct {
 	Value any
 }
 
-// Set is the dialects that a door understands. It never changes, and is safe
+// Set is the dialects that a listener understands. It never changes, and is safe
 // for concurrent use.
 type Set struct {
 	names  []string
@@ -31,7 +31,7 @@ const Native = "native"
 
 // New returns the Set of the dialects with these names, for which see the
 // package documentation. It may be empty: then no header means anything. An
-// unknown name, or one that is there twice, is a *core.InvalidError, whose
+// unknown name, or one that appears twice, is a *core.InvalidError, whose
 // Field is "dialects".
 func New(names ...string) (*Set, error) {
 	s := &Set{names: slices.Clone(names), rows: make(map[string]*row)}
@@ -69,7 +69,7 @@ func Names() []string {
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
 // Knows tells whether a header of this name is about scheduling, so that Read
-// acts on it. A door for which it costs something to make Headers may leave out
+// acts on it. A listener for which it costs something to make Headers may leave out
 // those that Read does not know.
 func (s *Set) Knows(name string) bool {
 	return s.row(name) != nil || s.native && core.IsReservedHeader(name) || core.DeliveryHeader(name) != ""

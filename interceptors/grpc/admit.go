@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
-	"github.com/delaybridge/delaybridge/interceptors/failure"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // admit decides on a call before anything but its metadata has been read. It
@@ -25,7 +25,7 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 		}
 	}
 	if size > s.config.MaxMetadataBytes {
-		return nil, statusOf(failure.Failure{Code: failure.Headers,
+		return nil, statusOf(apierror.Error{Code: apierror.Headers,
 			Detail: fmt.Sprintf("the metadata is larger than %d bytes", s.config.MaxMetadataBytes)}, nothingDone)
 	}
 	if open(call.FullMethodName) {
@@ -35,10 +35,10 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 		return ctx, s.busy(ctx)
 	}
 	if s.flood.Spend(remoteOf(ctx), time.Now()) {
-		return nil, statusOf(failure.Failure{Code: failure.Unauthorized,
+		return nil, statusOf(apierror.Error{Code: apierror.Unauthorized,
 			Detail: "send metadata authorization: Bearer <token> with a token that is in force"}, nothingDone)
 	}
-	return nil, statusOf(failure.Failure{Code: failure.TooMany,
+	return nil, statusOf(apierror.Error{Code: apierror.TooMany,
 		Detail: "too many calls without a good token from this address"}, nothingDone)
 }
 
@@ -54,7 +54,7 @@ func (s *Server) busy(ctx context.Context) error {
 			}
 		}
 	}
-	return statusOf(failure.Failure{Code: failure.Busy, Detail: detail}, nothingDone)
+	return statusOf(apierror.Error{Code: apierror.Busy, Detail: detail}, nothingDone)
 }
 
 // open tells which methods need no token.
@@ -83,7 +83,7 @@ func remoteOf(ctx context.Context) string {
 func (s *Server) surviveUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
 	defer s.survive(info.FullMethod, &err)
 	if ctx.Err() != nil {
-		return nil, statusOf(failure.Failure{Code: failure.Timeout, Detail: "the call was over before it was begun"}, nothingDone)
+		return nil, statusOf(apierror.Error{Code: apierror.Timeout, Detail: "the call was over before it was begun"}, nothingDone)
 	}
 	return handle(ctx, request)
 }
@@ -99,5 +99,5 @@ func (s *Server) survive(method string, err *error) {
 		return
 	}
 	s.config.Log.Error("call failed by a panic", "method", method, "err", cause, "stack", string(debug.Stack()))
-	*err = statusOf(failure.Failure{Code: failure.Internal, Detail: "the bridge failed at this call; its log tells more"}, outcomeUnknown)
+	*err = statusOf(apierror.Error{Code: apierror.Internal, Detail: "the bridge failed at this call; its log tells more"}, outcomeUnknown)
 }

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"bufio"
@@ -102,11 +102,11 @@ func TestG3DeadlineAlreadyOver(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = f.door.surviveUnary(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+	_, err = f.listener.surviveUnary(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
 		t.Error("the call was begun")
 		return nil, nil
 	})
-	if r := refusalOf(t, err); r.code != codes.DeadlineExceeded || r.reason != "request_timeout" || r.facts["stored"] != "false" {
+	if r := refusalOf(t, err); r.code != codes.DeadlineExceeded || r.reason != "request_timeout" || r.details["stored"] != "false" {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -158,7 +158,7 @@ func TestG6ThousandMetadataKeys(t *testing.T) {
 		ctx = metadata.AppendToOutgoingContext(ctx, fmt.Sprintf("k%d", n), "v")
 	}
 	_, err := f.client.Publish(ctx, &bridgev1.PublishRequest{Messages: []*bridgev1.Message{hourly("a")}})
-	if r := f.refused(err, codes.ResourceExhausted, "headers_too_large"); r.facts["stored"] != "false" {
+	if r := f.refused(err, codes.ResourceExhausted, "headers_too_large"); r.details["stored"] != "false" {
 		t.Errorf("got %+v", r)
 	}
 	f.mustPublish(hourly("a"))

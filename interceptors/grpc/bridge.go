@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 	_, err = f.client.Cancel(f.ctx(), &bridgev1.CancelRequest{Ref: ref("a")})
-	if r := refusalOf(t, err); r.code != codes.FailedPrecondition || r.reason != "too_late" || r.facts["state"] != "cancelled" || r.facts["changed"] != "false" {
+	if r := refusalOf(t, err); r.code != codes.FailedPrecondition || r.reason != "too_late" || r.details["state"] != "cancelled" || r.details["changed"] != "false" {
 		t.Errorf("got %v", err)
 	}
 	got, err := f.client.Get(f.ctx(), &bridgev1.GetRequest{Ref: ref("a")})
@@ -69,7 +69,7 @@ func TestRescheduleAndDeliverNow(t *testing.T) {
 		"not 1969": {Ref: ref("a"), DeliverAt: &timestamppb.Timestamp{Seconds: -1}},
 	} {
 		_, err := f.client.Reschedule(f.ctx(), request)
-		if r := refusalOf(t, err); r.code != codes.InvalidArgument || r.field != "deliver_at" || r.facts["changed"] != "false" {
+		if r := refusalOf(t, err); r.code != codes.InvalidArgument || r.field != "deliver_at" || r.details["changed"] != "false" {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -116,7 +116,7 @@ func TestCallsThatNameNothing(t *testing.T) {
 		}
 		for method, call := range calls {
 			r := refusalOf(t, call())
-			if r.code != test.code || r.reason != test.reason || r.field != test.field || (r.facts["changed"] != "false") != (method == "Get") {
+			if r.code != test.code || r.reason != test.reason || r.field != test.field || (r.details["changed"] != "false") != (method == "Get") {
 				t.Errorf("%s, %s: got %+v", method, name, r)
 			}
 		}
@@ -177,7 +177,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("got %v", e)
 	}
 	_, err = f.client.Cancel(f.ctx(), &bridgev1.CancelRequest{Ref: ref("a")})
-	if r := refusalOf(t, err); r.reason != "too_late" || r.facts["state"] != "dead" {
+	if r := refusalOf(t, err); r.reason != "too_late" || r.details["state"] != "dead" {
 		t.Errorf("got %v", err)
 	}
 	redriven, err := f.client.Redrive(f.ctx(), &bridgev1.RedriveRequest{Ref: ref("a")})

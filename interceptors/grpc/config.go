@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/access"
+	"github.com/delaybridge/delaybridge/internal/listener"
 )
 
 // Config configures a Server. The zero value works; a zero field means its
@@ -19,7 +19,7 @@ type Config struct {
 	Insecure bool
 	// Tokens are the bearer tokens, of which calls must show one in the metadata
 	// "authorization"; none means that no token is needed, which is for loopback
-	// only. Entries are as access.HashTokens takes them. Only hashes are kept.
+	// only. Entries are as auth.HashTokens takes them. Only hashes are kept.
 	Tokens []string
 	// TLSCert and TLSKey are the paths of PEM files; both or neither.
 	TLSCert, TLSKey string
@@ -44,7 +44,7 @@ type Config struct {
 	// KeepaliveMin is how often a client may ping. One that does more often is
 	// cut off; 10 s.
 	KeepaliveMin time.Duration
-	// ConnectionAge is after which a client is asked to connect anew, which
+	// ConnectionAge is after which a client is asked to connect again, which
 	// spreads clients over instances; 30 min. Streams end by themselves then, so
 	// that no call is cut off.
 	ConnectionAge time.Duration
@@ -113,7 +113,7 @@ func (c Config) check() error {
 
 // checkExposure refuses to be open to a network by mistake.
 func (c Config) checkExposure(tokens int) error {
-	if tokens > 0 || c.Insecure || access.Loopback(c.Listen) {
+	if tokens > 0 || c.Insecure || listener.Loopback(c.Listen) {
 		return nil
 	}
 	return core.Invalidf("listen", "%s is reachable from other machines and there are no tokens: set tokens, listen on %s, or set insecure: true to accept messages from anyone",

@@ -1,4 +1,4 @@
-// Package grpcdoor is the way in over gRPC: it decodes calls, calls
+// Package grpclistener is the way in over gRPC: it decodes calls, calls
 // core.Interceptor and encodes what that answers. (It is not named grpc, so
 // that it can stand beside the library.) The API is in
 // proto/delaybridge/v1/bridge.proto, its Go code in bridgev1.
@@ -38,4 +38,4 @@
 // together; then the stream is no longer read, so that flow control stops the
 // client. It ends by itself after ConnectionAge and at shutdown, when all that
 // was read has been answered.
-package grpcdoor
+package grpclistener

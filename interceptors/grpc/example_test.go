@@ -1,4 +1,4 @@
-package grpcdoor_test
+package grpclistener_test
 
 import (
 	"context"
@@ -13,24 +13,24 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
-	grpcdoor "github.com/delaybridge/delaybridge/interceptors/grpc"
+	grpclistener "github.com/delaybridge/delaybridge/interceptors/grpc"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
 )
 
 // A client sends messages on a stream, and reads what became of them meanwhile.
 func Example_stream() {
 	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "orders"})
-	door, err := grpcdoor.New(grpcdoor.Config{Listen: "127.0.0.1:0"}, in)
+	listener, err := grpclistener.New(grpclistener.Config{Listen: "127.0.0.1:0"}, in)
 	if err != nil {
 		panic(err)
 	}
-	addr, err := door.Listen()
+	addr, err := listener.Listen()
 	if err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- door.Run(ctx) }()
+	go func() { ended <- listener.Run(ctx) }()
 
 	conn, err := grpc.NewClient("passthrough:///"+addr.String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/failure"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // FuzzMessage: whatever comes in as a message becomes one that core can check,
@@ -48,7 +48,7 @@ func FuzzMessage(f *testing.F) {
 			if !ok || invalid.Field == "" || len(invalid.Reason) > 300 {
 				t.Fatalf("got %v", err)
 			}
-			if f := failure.Of(err); !utf8.ValidString(f.Detail) || !utf8.ValidString(f.Field) {
+			if f := apierror.Of(err); !utf8.ValidString(f.Detail) || !utf8.ValidString(f.Field) {
 				t.Fatalf("got %q", f)
 			}
 			return

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/access"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+	"github.com/delaybridge/delaybridge/internal/listener"
 )
 
 const (
@@ -30,7 +30,7 @@ type health struct {
 	healthv1.UnimplementedHealthServer
 	in        *core.Interceptor
 	log       *slog.Logger
-	readiness access.Readiness
+	readiness listener.Readiness
 	watches   atomic.Int64
 	stopping  <-chan struct{}
 	age       time.Duration // after which a watch ends

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"net"
@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/delaybridge/delaybridge/interceptors/access"
+	"github.com/delaybridge/delaybridge/internal/listener"
 )
 
 // The library reads a request whole before it asks anybody, so what the requests of
@@ -16,7 +16,7 @@ import (
 // TLS. A request counts from its first byte until it is answered.
 
 const (
-	// perMessage is what a request counts for beside its bytes.
+	// perMessage is what a request counts for besides its bytes.
 	perMessage = 64
 	// maxRatio is how many times larger gzip can make something.
 	maxRatio = 1032
@@ -27,7 +27,7 @@ const (
 
 // traffic is what all connections hold together.
 type traffic struct {
-	budget     *access.Budget
+	budget     *listener.Budget
 	most       int64
 	compressed int // bytes that a compressed request counts for at most
 	// patience is how long too much may be held before those are ended whose requests
@@ -42,7 +42,7 @@ type traffic struct {
 }
 
 func newTraffic(config Config) *traffic {
-	return &traffic{budget: access.NewBudget(config.MaxUnansweredBytes), most: config.MaxUnansweredBytes, compressed: config.MaxBatchBytes, patience: 2 * time.Second,
+	return &traffic{budget: listener.NewBudget(config.MaxUnansweredBytes), most: config.MaxUnansweredBytes, compressed: config.MaxBatchBytes, patience: 2 * time.Second,
 		began: time.Now(), open: make(map[*meter]struct{})}
 }
 
@@ -244,7 +244,7 @@ type metered struct {
 // peerInfo is what a call knows of its connection.
 type peerInfo struct {
 	credentials.AuthInfo
-	conn *access.Conn // nil: not counted
+	conn *listener.Conn // nil: not counted
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -253,7 +253,7 @@ func (m metered) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return newMeter(conn, m.traffic), peerInfo{info, access.ConnOf(raw)}, nil
+	return newMeter(conn, m.traffic), peerInfo{info, listener.ConnOf(raw)}, nil
 }
 
 // Clone implements credentials.TransportCredentials.

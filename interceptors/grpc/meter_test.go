@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 
 // held is what all connections hold, and how many there are.
 func (f *fixture) held() (held, conns int) {
-	t := f.door.traffic
+	t := f.listener.traffic
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for m := range t.open {
@@ -90,7 +90,7 @@ func TestRequestsCountUntilAnswered(t *testing.T) {
 		}
 	}
 	f.soon("nothing is held", func() bool { held, conns := f.held(); return held == 0 && conns == 1 })
-	if f.door.traffic.budget.Take(0); f.door.traffic.budget.Spent() {
+	if f.listener.traffic.budget.Take(0); f.listener.traffic.budget.Spent() {
 		t.Error("the budget is spent")
 	}
 }
@@ -102,7 +102,7 @@ func TestBusyWhileRequestsTakeAll(t *testing.T) {
 	goOn := sync.OnceFunc(func() { close(store.goOn) })
 	defer goOn()
 	f := serve(t, Config{MaxBatchBytes: 1 << 20, MaxUnansweredBytes: 1 << 20}, store)
-	f.door.traffic.patience = time.Hour
+	f.listener.traffic.patience = time.Hour
 	const calls = 6 // of which five fit
 	ended := make(chan error, calls)
 	for n := range calls {
@@ -114,10 +114,10 @@ func TestBusyWhileRequestsTakeAll(t *testing.T) {
 			<-store.begun
 		}
 	}
-	f.soon("all is taken", f.door.traffic.budget.Spent)
+	f.soon("all is taken", f.listener.traffic.budget.Spent)
 	other := dial(t, f.addr)
 	_, err := bridgev1.NewBridgeServiceClient(other).Publish(f.ctx(), &bridgev1.PublishRequest{Messages: []*bridgev1.Message{hourly("more")}})
-	if r := refusalOf(t, err); r.code != codes.ResourceExhausted || r.reason != "busy" || r.facts["stored"] != "false" {
+	if r := refusalOf(t, err); r.code != codes.ResourceExhausted || r.reason != "busy" || r.details["stored"] != "false" {
 		t.Errorf("got %+v", r)
 	}
 	if response, err := healthv1.NewHealthClient(other).Check(f.ctx(), &healthv1.HealthCheckRequest{}); err != nil || response.Status != serving {
@@ -176,7 +176,7 @@ func TestRequestsThatDoNotEnd(t *testing.T) {
 		}
 	}
 	f.soon("some are cut off", func() bool { _, conns := f.held(); return conns < 11 })
-	f.soon("there is room", func() bool { return !f.door.traffic.budget.Spent() })
+	f.soon("there is room", func() bool { return !f.listener.traffic.budget.Spent() })
 	f.mustPublish(hourly("after"))
 	if held, _ := f.held(); held > 4<<20+11*leastHeld {
 		t.Errorf("%d bytes are held", held)
@@ -189,7 +189,7 @@ func TestRequestsThatDoNotGoOn(t *testing.T) {
 	f.unended(plainHTTP2(t), 900<<10)
 	f.unended(plainHTTP2(t), 900<<10)
 	f.soon("both have come", func() bool { held, _ := f.held(); return held >= 1800<<10 })
-	f.door.traffic.count(300 << 10) // of many who hold little each
+	f.listener.traffic.count(300 << 10) // of many who hold little each
 	_, err := f.publish(hourly("a"))
 	if r := refusalOf(t, err); r.reason != "busy" {
 		t.Errorf("got %+v", r)

@@ -1,17 +1,17 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"context"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/failure"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // Publish implements bridgev1.BridgeServiceServer.
 func (b *bridge) Publish(ctx context.Context, request *bridgev1.PublishRequest) (*bridgev1.PublishResponse, error) {
 	if len(request.Messages) == 0 {
-		return nil, statusOf(failure.Of(core.Invalidf("messages", "are missing")), nothingDone)
+		return nil, statusOf(apierror.Of(core.Invalidf("messages", "are missing")), nothingDone)
 	}
 	if err := b.checkCount(request.Messages); err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (b *bridge) Publish(ctx context.Context, request *bridgev1.PublishRequest) 
 // checkCount bounds the messages of one request.
 func (b *bridge) checkCount(messages []*bridgev1.Message) error {
 	if len(messages) > b.config.MaxBatch { // the codec has left out what is more
-		return statusOf(failure.Of(core.Invalidf("messages", "are more than %d, which are allowed in one request", b.config.MaxBatch)), nothingDone)
+		return statusOf(apierror.Of(core.Invalidf("messages", "are more than %d, which are allowed in one request", b.config.MaxBatch)), nothingDone)
 	}
 	return nil
 }

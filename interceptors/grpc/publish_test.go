@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"bytes"
@@ -120,7 +120,7 @@ func TestResultsAreInOrder(t *testing.T) {
 func TestRequestsAreBounded(t *testing.T) {
 	f := newFixture(t, Config{MaxBatch: 2})
 	_, err := f.publish()
-	if r := f.refused(err, codes.InvalidArgument, "invalid"); r.field != "messages" || r.facts["stored"] != "false" {
+	if r := f.refused(err, codes.InvalidArgument, "invalid"); r.field != "messages" || r.details["stored"] != "false" {
 		t.Errorf("got %+v", r)
 	}
 	_, err = f.publish(hourly("a"), hourly("b"), hourly("c"))
@@ -180,10 +180,10 @@ func TestStatusOfEachError(t *testing.T) {
 			f := serve(t, Config{}, &failing{err: test.err})
 			_, err := f.publish(hourly("a"))
 			r := refusalOf(t, err)
-			if r.code != test.code || r.reason != test.reason || r.facts["stored"] != test.outcome || r.wait != test.wait {
+			if r.code != test.code || r.reason != test.reason || r.details["stored"] != test.outcome || r.wait != test.wait {
 				t.Errorf("publish: got %+v", r)
 			}
-			if test.outcome == "unknown" && r.facts["id"] != "a" {
+			if test.outcome == "unknown" && r.details["id"] != "a" {
 				t.Errorf("publish: no id to try again with: %+v", r)
 			}
 			results, err := f.publish(hourly("a"), hourly("b"))
@@ -192,10 +192,10 @@ func TestStatusOfEachError(t *testing.T) {
 			}
 			_, err = f.client.Cancel(f.ctx(), &bridgev1.CancelRequest{Ref: &bridgev1.Ref{Id: "a"}})
 			r = refusalOf(t, err)
-			if r.code != test.code || r.reason != test.reason || r.facts["changed"] != test.outcome {
+			if r.code != test.code || r.reason != test.reason || r.details["changed"] != test.outcome {
 				t.Errorf("cancel: got %+v", r)
 			}
-			if (r.facts["state"] == "delivering") != (test.reason == "too_late") {
+			if (r.details["state"] == "delivering") != (test.reason == "too_late") {
 				t.Errorf("cancel: state in %+v", r)
 			}
 			_, err = f.client.Get(f.ctx(), &bridgev1.GetRequest{Ref: &bridgev1.Ref{Id: "a"}})
@@ -211,7 +211,7 @@ func TestTooLargeIsExhausted(t *testing.T) {
 	m := hourly("a")
 	m.Body = make([]byte, 256<<10+1)
 	_, err := f.publish(m)
-	if r := f.refused(err, codes.ResourceExhausted, "too_large"); r.field != "body" || r.facts["stored"] != "false" {
+	if r := f.refused(err, codes.ResourceExhausted, "too_large"); r.field != "body" || r.details["stored"] != "false" {
 		t.Errorf("got %+v", r)
 	}
 	m.Body = bytes.Repeat([]byte("b"), 256<<10)
@@ -222,7 +222,7 @@ func TestPanicIsSurvived(t *testing.T) {
 	store := &failing{panic: true}
 	f := serve(t, Config{}, store)
 	_, err := f.publish(hourly("a"))
-	if r := refusalOf(t, err); r.code != codes.Internal || r.reason != "internal" || r.facts["stored"] != "unknown" {
+	if r := refusalOf(t, err); r.code != codes.Internal || r.reason != "internal" || r.details["stored"] != "unknown" {
 		t.Errorf("got %+v", r)
 	}
 	stream := f.stream()

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"strings"
@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/failure"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // results gives each receipt a result. They are made in one piece, as there are
@@ -37,7 +37,7 @@ func results(receipts []core.Receipt) []*bridgev1.PublishResult {
 }
 
 func resultError(err error) *bridgev1.Error {
-	f := failure.Of(err)
+	f := apierror.Of(err)
 	return &bridgev1.Error{Code: f.Code, Field: f.Field, Message: f.Detail}
 }
 

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"context"
@@ -18,15 +18,17 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/access"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+	"github.com/delaybridge/delaybridge/internal/auth"
+	"github.com/delaybridge/delaybridge/internal/listener"
+	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
-// Server serves the gRPC API. Make it with New; Run is its core.Door.
+// Server serves the gRPC API. Make it with New; Run is its core.Input.
 type Server struct {
 	config   Config
-	tokens   access.Tokens
-	flood    access.Flood
+	tokens   auth.Tokens
+	flood    auth.Flood
 	bridge   *bridge
 	traffic  *traffic
 	tls      bool
@@ -42,12 +44,12 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	hashes, err := access.HashTokens(config.Tokens)
+	hashes, err := auth.HashTokens(config.Tokens)
 	if err != nil {
 		return nil, core.Invalidf("tokens", "%s", err)
 	}
 	config.Tokens = nil // the hashes do
-	tlsConfig, err := access.LoadTLS(config.TLSCert, config.TLSKey)
+	tlsConfig, err := tlsfiles.LoadServer(config.TLSCert, config.TLSKey)
 	if err != nil {
 		return nil, core.Invalidf("tls_cert", "%s", err)
 	}
@@ -108,7 +110,7 @@ func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 // SetTokens exchanges the tokens, in the form of Config.Tokens. Calls that
 // begin after it returns need one of the new ones. On error the old ones stay.
 func (s *Server) SetTokens(entries []string) error {
-	hashes, err := access.HashTokens(entries)
+	hashes, err := auth.HashTokens(entries)
 	if err != nil {
 		return core.Invalidf("tokens", "%s", err)
 	}
@@ -122,15 +124,15 @@ func (s *Server) SetTokens(entries []string) error {
 // Listen opens the port and returns its address. Connections wait until Run.
 // Call it at most once, and not together with Run.
 func (s *Server) Listen() (net.Addr, error) {
-	listener, err := net.Listen("tcp", s.config.Listen)
+	inner, err := net.Listen("tcp", s.config.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 	}
-	s.listener = access.Limit(listener, s.config.MaxConnections, s.config.Log)
-	if !access.Loopback(s.config.Listen) && !s.tls {
+	s.listener = listener.Limit(inner, s.config.MaxConnections, s.config.Log)
+	if !listener.Loopback(s.config.Listen) && !s.tls {
 		s.config.Log.Warn("gRPC is open to the network without TLS: tokens and messages can be read on the way", "listen", s.config.Listen)
 	}
-	return listener.Addr(), nil
+	return inner.Addr(), nil
 }
 
 // Run serves, after Listen if that was not called, until ctx ends; then it

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"context"
@@ -28,8 +28,8 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
-	"github.com/delaybridge/delaybridge/interceptors/access"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+	"github.com/delaybridge/delaybridge/internal/auth"
 )
 
 const (
@@ -86,11 +86,11 @@ func TestNewChecksTheConfiguration(t *testing.T) {
 
 func TestPortThatIsTaken(t *testing.T) {
 	f := newFixture(t, Config{})
-	door, err := New(Config{Listen: f.addr}, interceptor(f.store, "orders"))
+	listener, err := New(Config{Listen: f.addr}, interceptor(f.store, "orders"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := door.Run(t.Context()); err == nil || !strings.Contains(err.Error(), f.addr) {
+	if err := listener.Run(t.Context()); err == nil || !strings.Contains(err.Error(), f.addr) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -135,7 +135,7 @@ func TestTokenIsNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = stream.Recv()
-		if r := f.refused(err, codes.Unauthenticated, "unauthorized"); r.facts["stored"] != "false" {
+		if r := f.refused(err, codes.Unauthenticated, "unauthorized"); r.details["stored"] != "false" {
 			t.Errorf("%s: got %+v", name, r)
 		}
 	}
@@ -150,10 +150,10 @@ func TestTokensCanBeExchanged(t *testing.T) {
 		_, err := f.client.List(withAuthorization(f.ctx(), "Bearer "+token), &bridgev1.ListRequest{})
 		return err
 	}
-	if f.door.SetTokens([]string{"short"}) == nil || list(goodToken) != nil {
+	if f.listener.SetTokens([]string{"short"}) == nil || list(goodToken) != nil {
 		t.Error("a bad token was taken, or the old one is gone")
 	}
-	if err := f.door.SetTokens([]string{otherToken}); err != nil {
+	if err := f.listener.SetTokens([]string{otherToken}); err != nil {
 		t.Fatal(err)
 	}
 	f.refused(list(goodToken), codes.Unauthenticated, "unauthorized")
@@ -176,7 +176,7 @@ func TestFloodOfWrongTokens(t *testing.T) {
 		_, err := f.client.List(withAuthorization(f.ctx(), "Bearer wrong"), &bridgev1.ListRequest{})
 		seen[refusalOf(t, err).reason]++
 	}
-	if seen["unauthorized"] < access.FloodBurst || seen["too_many_requests"] < 20 || seen["unauthorized"]+seen["too_many_requests"] != 100 {
+	if seen["unauthorized"] < auth.FloodBurst || seen["too_many_requests"] < 20 || seen["unauthorized"]+seen["too_many_requests"] != 100 {
 		t.Errorf("got %v", seen)
 	}
 	if _, err := f.client.List(withAuthorization(f.ctx(), "Bearer "+goodToken), &bridgev1.ListRequest{}); err != nil {

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -8,23 +8,23 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/failure"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // errorDomain is the domain of every ErrorInfo.
 const errorDomain = "delaybridge"
 
-// facts are the metadata of an ErrorInfo.
-type facts map[string]string
+// details are the metadata of an ErrorInfo.
+type details map[string]string
 
 // What can be said of a call whatever it was to do.
 var (
-	nothingDone    = facts{"stored": "false", "changed": "false"}
-	outcomeUnknown = facts{"stored": "unknown", "changed": "unknown"}
+	nothingDone    = details{"stored": "false", "changed": "false"}
+	outcomeUnknown = details{"stored": "unknown", "changed": "unknown"}
 )
 
-// statusOf says f in gRPC. facts are not changed.
-func statusOf(f failure.Failure, more facts) error {
+// statusOf says f in gRPC. details are not changed.
+func statusOf(f apierror.Error, more details) error {
 	info := &errdetails.ErrorInfo{Reason: f.Code, Domain: errorDomain, Metadata: more}
 	details := []protoadapt.MessageV1{info}
 	if f.Field != "" {
@@ -32,7 +32,7 @@ func statusOf(f failure.Failure, more facts) error {
 			{Field: f.Field, Description: f.Detail, Reason: f.Code},
 		}})
 	}
-	if wait := failure.RetryAfter(f.Code); wait > 0 {
+	if wait := apierror.RetryAfter(f.Code); wait > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
 	s, err := status.New(codeOf(f.Code), f.Detail).WithDetails(details...)
@@ -45,25 +45,25 @@ func statusOf(f failure.Failure, more facts) error {
 // codeOf is the gRPC code of one of package failure.
 func codeOf(code string) codes.Code {
 	switch code {
-	case failure.Invalid, failure.BadCursor:
+	case apierror.Invalid, apierror.BadCursor:
 		return codes.InvalidArgument
-	case failure.Unauthorized:
+	case apierror.Unauthorized:
 		return codes.Unauthenticated
-	case failure.NotFound:
+	case apierror.NotFound:
 		return codes.NotFound
-	case failure.Conflict:
+	case apierror.Conflict:
 		return codes.AlreadyExists
-	case failure.TooLate, failure.Ambiguous:
+	case apierror.TooLate, apierror.Ambiguous:
 		return codes.FailedPrecondition
-	case failure.TooLarge, failure.Headers, failure.Full, failure.TooMany, failure.Busy:
+	case apierror.TooLarge, apierror.Headers, apierror.Full, apierror.TooMany, apierror.Busy:
 		return codes.ResourceExhausted
-	case failure.NotSupported:
+	case apierror.NotSupported:
 		return codes.Unimplemented
-	case failure.Unavailable:
+	case apierror.Unavailable:
 		return codes.Unavailable
-	case failure.Timeout:
+	case apierror.Timeout:
 		return codes.DeadlineExceeded
-	case failure.Internal:
+	case apierror.Internal:
 		return codes.Internal
 	}
 	return codes.Unknown
@@ -71,7 +71,7 @@ func codeOf(code string) codes.Code {
 
 // outcome tells what a call that ended with the code has left behind.
 func outcome(code string) string {
-	if code == failure.Unknown {
+	if code == apierror.Unknown {
 		return "unknown"
 	}
 	return "false"
@@ -79,9 +79,9 @@ func outcome(code string) string {
 
 // publishError says why a message was not accepted.
 func publishError(r core.Receipt) error {
-	f := failure.Of(r.Err)
-	known := facts{"stored": outcome(f.Code)}
-	if f.Code == failure.Unknown || f.Code == failure.Conflict {
+	f := apierror.Of(r.Err)
+	known := details{"stored": outcome(f.Code)}
+	if f.Code == apierror.Unknown || f.Code == apierror.Conflict {
 		known["id"], known["sink"] = r.ID, r.Sink
 	}
 	return statusOf(f, known)
@@ -89,13 +89,13 @@ func publishError(r core.Receipt) error {
 
 // changeError says why a stored message was not changed.
 func changeError(r core.Receipt, err error) error {
-	f := failure.Of(err)
-	known := facts{"changed": outcome(f.Code)}
-	if f.Code == failure.TooLate {
+	f := apierror.Of(err)
+	known := details{"changed": outcome(f.Code)}
+	if f.Code == apierror.TooLate {
 		known["state"] = string(r.State)
 	}
 	return statusOf(f, known)
 }
 
 // lookError says why nothing was found.
-func lookError(err error) error { return statusOf(failure.Of(err), nil) }
+func lookError(err error) error { return statusOf(apierror.Of(err), nil) }

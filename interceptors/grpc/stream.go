@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/delaybridge/delaybridge/interceptors/failure"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 type publishStream = grpc.BidiStreamingServer[bridgev1.PublishStreamRequest, bridgev1.PublishStreamResponse]
@@ -22,7 +22,7 @@ func (b *bridge) PublishStream(stream publishStream) error {
 	// The reader ends when this has returned and with it the stream's context.
 	age := time.NewTimer(b.config.ConnectionAge)
 	defer age.Stop()
-	stopped := statusOf(failure.Failure{Code: failure.Unavailable, Detail: "the stream has ended; go on with another. What has no response was not stored"}, nothingDone)
+	stopped := statusOf(apierror.Error{Code: apierror.Unavailable, Detail: "the stream has ended; go on with another. What has no response was not stored"}, nothingDone)
 	for {
 		requests, err := in.take(b.stopping, age.C, stopped)
 		switch {

@@ -1,4 +1,4 @@
-package grpcdoor
+package grpclistener
 
 import (
 	"context"
@@ -209,7 +209,7 @@ func TestStreamEndsAtARequestThatIsTooLong(t *testing.T) {
 		t.Errorf("what went before: %v", r)
 	}
 	_, err := stream.Recv()
-	if r := refusalOf(t, err); r.code != codes.InvalidArgument || r.field != "messages" || r.facts["stored"] != "false" {
+	if r := refusalOf(t, err); r.code != codes.InvalidArgument || r.field != "messages" || r.details["stored"] != "false" {
 		t.Errorf("got %v", err)
 	}
 	if parked, _ := f.store.seen(); len(parked) != 1 {
@@ -226,7 +226,7 @@ func TestStreamEndsWithAge(t *testing.T) {
 	for {
 		_, err := stream.Recv()
 		if err != nil {
-			if r := refusalOf(t, err); r.code != codes.Unavailable || r.reason != "unavailable" || r.facts["stored"] != "false" {
+			if r := refusalOf(t, err); r.code != codes.Unavailable || r.reason != "unavailable" || r.details["stored"] != "false" {
 				t.Errorf("got %v", err)
 			}
 			break
@@ -251,13 +251,13 @@ func TestShutdownAnswersWhatHasBegun(t *testing.T) {
 	f.send(stream, 2, hourly("s2"))
 	stopped := make(chan error, 1)
 	go func() { stopped <- f.stop() }()
-	<-f.door.bridge.stopping
+	<-f.listener.bridge.stopping
 	close(store.goOn)
 	answered := 0
 	for {
 		response, err := stream.Recv()
 		if err != nil {
-			if r := refusalOf(t, err); r.code != codes.Unavailable || r.facts["stored"] != "false" {
+			if r := refusalOf(t, err); r.code != codes.Unavailable || r.details["stored"] != "false" {
 				t.Errorf("the stream ended with %v", err)
 			}
 			break

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
 		return notStored(err)
 	}
 	if r.URL.RawQuery != "" {
-		return notStored(core.Invalidf("query", "has nothing to say here"))
+		return notStored(core.Invalidf("query", "is not supported here"))
 	}
 	buffer := s.buffers.get()
 	if err := read(w, r, buffer, s.config.MaxRequestBytes); err != nil {

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/delaybridge/delaybridge/interceptors/access"
+	"github.com/delaybridge/delaybridge/internal/auth"
 )
 
 const (
@@ -70,13 +70,13 @@ func TestTokenIsNeeded(t *testing.T) {
 
 func TestTokensAreExchanged(t *testing.T) {
 	f := newFixture(t, Config{Tokens: []string{goodToken}})
-	if err := f.door.SetTokens([]string{"short"}); err == nil {
+	if err := f.listener.SetTokens([]string{"short"}); err == nil {
 		t.Error("a bad token was taken")
 	}
 	if a := f.do("GET", "/v1/messages", "", bearer(goodToken)); a.status != 200 {
 		t.Fatalf("the old token is gone after an error: %d", a.status)
 	}
-	if err := f.door.SetTokens([]string{otherToken}); err != nil {
+	if err := f.listener.SetTokens([]string{otherToken}); err != nil {
 		t.Fatal(err)
 	}
 	if a := f.do("GET", "/v1/messages", "", bearer(goodToken)); a.status != 401 {
@@ -104,7 +104,7 @@ func TestFloodOfWrongTokens(t *testing.T) {
 			t.Fatalf("got %v %s", a.header, a.text)
 		}
 	}
-	if seen[401] < access.FloodBurst || seen[429] < 100 || seen[401]+seen[429] != 300 {
+	if seen[401] < auth.FloodBurst || seen[429] < 100 || seen[401]+seen[429] != 300 {
 		t.Errorf("got %v", seen)
 	}
 	if a := f.do("GET", "/v1/messages", "", bearer(goodToken)); a.status != 200 {

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request) error {
 		return notStored(err)
 	}
 	if r.URL.RawQuery != "" {
-		return notStored(core.Invalidf("query", "has nothing to say here"))
+		return notStored(core.Invalidf("query", "is not supported here"))
 	}
 	buffer := s.buffers.get()
 	if err := read(w, r, buffer, s.config.MaxBatchBytes); err != nil {

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (a *answerless) WriteHeader(status int)      { a.status = status }
 func (a *answerless) Write(p []byte) (int, error) { return len(p), nil }
 
 func benchHandler(b *testing.B, method, path, body string, want int, headers ...string) {
-	door, err := New(Config{}, interceptor(instant{}, "orders"))
+	listener, err := New(Config{}, interceptor(instant{}, "orders"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func benchHandler(b *testing.B, method, path, body string, want int, headers ...
 		r.Header.Set(name, value)
 	}
 	r.ContentLength = int64(len(body))
-	handler, w, reader := door.Handler(), &answerless{header: make(http.Header)}, strings.NewReader(body)
+	handler, w, reader := listener.Handler(), &answerless{header: make(http.Header)}, strings.NewReader(body)
 	r.Body = io.NopCloser(reader)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
@@ -81,17 +81,17 @@ func BenchmarkBatch(b *testing.B) {
 func BenchmarkConnection(b *testing.B) {
 	for _, parallel := range []int{1, 16} {
 		b.Run(fmt.Sprint(parallel), func(b *testing.B) {
-			door, err := New(Config{Listen: "127.0.0.1:0"}, interceptor(instant{}, "orders"))
+			listener, err := New(Config{Listen: "127.0.0.1:0"}, interceptor(instant{}, "orders"))
 			if err != nil {
 				b.Fatal(err)
 			}
-			addr, err := door.Listen()
+			addr, err := listener.Listen()
 			if err != nil {
 				b.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(context.Background())
 			ended := make(chan error, 1)
-			go func() { ended <- door.Run(ctx) }()
+			go func() { ended <- listener.Run(ctx) }()
 			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 			b.SetParallelism(parallel)
 			b.RunParallel(func(pb *testing.PB) {

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/delaybridge/delaybridge/interceptors/access"
+	"github.com/delaybridge/delaybridge/internal/listener"
 )
 
 // connKey is where the context of a request has its connection.
 type connKey struct{}
 
 func withConn(ctx context.Context, c net.Conn) context.Context {
-	if counted := access.ConnOf(c); counted != nil {
+	if counted := listener.ConnOf(c); counted != nil {
 		return context.WithValue(ctx, connKey{}, counted)
 	}
 	return ctx
@@ -22,7 +22,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 
 // isSpare tells whether r came on a connection that is for health only.
 func isSpare(r *http.Request) bool {
-	c, ok := r.Context().Value(connKey{}).(*access.Conn)
+	c, ok := r.Context().Value(connKey{}).(*listener.Conn)
 	return ok && !c.Admitted()
 }
 
@@ -39,7 +39,7 @@ var errSpent = errors.New("more bytes of requests than are allowed")
 // countedBody is the body of a request, counted until that is answered.
 type countedBody struct {
 	io.ReadCloser
-	budget *access.Budget
+	budget *listener.Budget
 	taken  int
 }
 

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"bufio"
@@ -120,7 +120,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 // The bodies of all requests together are bounded until they are answered.
 func TestUnansweredBytesAreBounded(t *testing.T) {
 	const most = 1 << 20
-	door, err := New(Config{MaxRequestBytes: most, MaxBatchBytes: most, MaxUnansweredBytes: most}, interceptor(memstore.New(memstore.Config{}), "orders"))
+	listener, err := New(Config{MaxRequestBytes: most, MaxBatchBytes: most, MaxUnansweredBytes: most}, interceptor(memstore.New(memstore.Config{}), "orders"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestUnansweredBytesAreBounded(t *testing.T) {
 		r.Host = "localhost"
 		r.Header.Set("Delaybridge-Delay", "1h")
 		w := httptest.NewRecorder()
-		door.Handler().ServeHTTP(w, r)
+		listener.Handler().ServeHTTP(w, r)
 		return w
 	}
 	slow := []*slowBody{newSlowBody(strings.Repeat(" ", 500<<10)), newSlowBody(strings.Repeat(" ", 500<<10))}
@@ -153,7 +153,7 @@ func TestUnansweredBytesAreBounded(t *testing.T) {
 	if w := post("/v1/publish/orders/t", strings.NewReader(body)); w.Code != 201 {
 		t.Errorf("after that: got %d %s", w.Code, w.Body)
 	}
-	if door.unanswered.Take(most) == false {
+	if listener.unanswered.Take(most) == false {
 		t.Error("some are counted when all are answered")
 	}
 }

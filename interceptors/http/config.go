@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/access"
+	"github.com/delaybridge/delaybridge/internal/listener"
 )
 
 // Config configures a Server. The zero value works; a zero field means its
@@ -20,7 +20,7 @@ type Config struct {
 	Insecure bool
 	// Tokens are the bearer tokens, of which requests must show one; none means
 	// that no token is needed, which is for loopback only. An entry is the
-	// token itself, of at least access.MinTokenLen printable ASCII characters, or
+	// token itself, of at least auth.MinTokenLen printable ASCII characters, or
 	// "sha256:" and the hash of one in hex. Only hashes are kept.
 	Tokens []string
 	// TLSCert and TLSKey are the paths of PEM files; both or neither.
@@ -50,9 +50,9 @@ type Config struct {
 	// come with, besides the native ones; none.
 	Dialects []string
 
-	// Intakes reports on the ways in that read from a broker, for stats and readiness; nil: there
+	// Sources reports on the ways in that read from a broker, for stats and readiness; nil: there
 	// are none.
-	Intakes func() []IntakeReport
+	Sources func() []SourceReport
 
 	Log *slog.Logger // nil discards
 }
@@ -117,4 +117,4 @@ func (c Config) checkExposure(tokens int) error {
 		c.Listen, defaultListen)
 }
 
-func (c Config) loopback() bool { return access.Loopback(c.Listen) }
+func (c Config) loopback() bool { return listener.Loopback(c.Listen) }

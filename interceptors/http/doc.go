@@ -1,4 +1,4 @@
-// Package httpdoor is the way in over HTTP: it decodes requests, calls
+// Package httplistener is the way in over HTTP: it decodes requests, calls
 // core.Interceptor and encodes what that answers. (It is not named http, so
 // that it can stand beside net/http.)
 //
@@ -31,7 +31,7 @@
 // # Message
 //
 // The JSON object of a message has these members; others are refused, and so is
-// a member that is there twice. A member that is null counts as absent, but for
+// a member that appears twice. A member that is null counts as absent, but for
 // body.
 //
 //	id          text; made if absent
@@ -76,4 +76,4 @@
 // of its own; and no browser may send from another origin in any case. HTTP/2
 // is offered with TLS. A chunked HTTP/1.1 request ends its connection: it may
 // have had a Content-Length as well, which net/http drops without telling.
-package httpdoor
+package httplistener

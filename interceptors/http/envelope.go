@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"encoding/base64"
@@ -78,7 +78,7 @@ func (e *envelope) member(name []byte) error {
 		return core.Invalidf(plain(string(name), maxEcho), "is not a member that is known here")
 	}
 	if e.seen&f != 0 {
-		return core.Invalidf(f.String(), "is there twice")
+		return core.Invalidf(f.String(), "appears twice")
 	}
 	e.seen |= f
 	if f != fieldBody && e.null() {

@@ -1,11 +1,11 @@
-package httpdoor
+package httplistener
 
 import (
 	"errors"
 	"strconv"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/failure"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // problemOf says err in HTTP.
@@ -16,7 +16,7 @@ func problemOf(err error) *problem {
 	if e, ok := errors.AsType[*syntaxError](err); ok {
 		return newProblem(codeMalformed, e.Error())
 	}
-	f := failure.Of(err)
+	f := apierror.Of(err)
 	p := newProblem(f.Code, f.Detail)
 	p.Field = f.Field
 	return p

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 )
 
 // foreignDialects are those that a raw body may come with. The native one is
-// always there, and read by the door itself.
+// always there, and read by the listener itself.
 func foreignDialects(names []string) (*dialect.Set, error) {
 	if slices.Contains(names, dialect.Native) {
 		return nil, core.Invalidf("dialects", "have native, which is always understood; leave it out")

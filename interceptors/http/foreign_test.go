@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"net/http"
@@ -15,7 +15,7 @@ import (
 func TestPublishInOtherDialects(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	in := core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "plain"})
-	door, err := New(Config{Dialects: []string{"cloudevents", "rabbitmq"}}, in)
+	listener, err := New(Config{Dialects: []string{"cloudevents", "rabbitmq"}}, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestPublishInOtherDialects(t *testing.T) {
 				request.Header.Set(header, value)
 			}
 			answer := httptest.NewRecorder()
-			door.server.Handler.ServeHTTP(answer, request)
+			listener.server.Handler.ServeHTTP(answer, request)
 			if answer.Code != test.code || !strings.Contains(strings.ToLower(answer.Body.String()), test.want) {
 				t.Fatalf("got %d %s, want %d with %s", answer.Code, answer.Body, test.code, test.want)
 			}

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"net/http"
@@ -16,11 +16,11 @@ type healthJSON struct {
 	Durability string `json:"durability"`
 	Insecure   bool   `json:"insecure,omitempty"`
 	// Sinks has those that nothing can be delivered to at present, and a word on why.
-	// They don't make the bridge unready: it parks on.
+	// They don't make the bridge unready: it continues to park.
 	Sinks map[string]string `json:"sinks,omitempty"`
-	// Intakes has the state of those that don't run as they should. They don't make
+	// Sources has the state of those that don't run as they should. They don't make
 	// the bridge unready, as all else goes on.
-	Intakes map[string]string `json:"intakes,omitempty"`
+	Sources map[string]string `json:"sources,omitempty"`
 }
 
 // live tells that the process answers.
@@ -43,21 +43,21 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	answer.Sinks = s.in.HeldBack() // names and states only: strangers may ask
-	answer.Intakes = s.troubledIntakes()
+	answer.Sources = s.troubledSources()
 	return s.writeJSON(w, status, answer)
 }
 
 const reasonForStrangers = "messages can't be accepted; the log tells why, and so does this request with a token"
 
-// troubledIntakes returns names and states only: strangers may ask.
-func (s *Server) troubledIntakes() map[string]string {
-	if s.config.Intakes == nil {
+// troubledSources returns names and states only: strangers may ask.
+func (s *Server) troubledSources() map[string]string {
+	if s.config.Sources == nil {
 		return nil
 	}
 	troubled := make(map[string]string)
-	for _, r := range s.config.Intakes() {
+	for _, r := range s.config.Sources() {
 		if state := r.state(); state != stateRunning {
-			troubled[r.Intake] = state
+			troubled[r.Source] = state
 		}
 	}
 	return troubled

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"context"
@@ -101,7 +101,7 @@ func queryOf(r *http.Request, repeated []string, names ...string) (url.Values, e
 		case !repeats && !slices.Contains(names, name):
 			return nil, core.Invalidf(plain(name, maxEcho), "is not a parameter that is known here")
 		case len(values) > 1 && !repeats:
-			return nil, core.Invalidf(name, "is there twice")
+			return nil, core.Invalidf(name, "appears twice")
 		}
 	}
 	return query, nil

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ func TestDocumentIsValid(t *testing.T) {
 func TestDocumentHasEveryRoute(t *testing.T) {
 	f := newFixture(t, Config{})
 	var served, documented []string
-	for pattern := range f.door.handlers() {
+	for pattern := range f.listener.handlers() {
 		if strings.Contains(pattern, " ") {
 			served = append(served, pattern)
 		}
@@ -92,7 +92,7 @@ func TestDocumentIsServedWithoutToken(t *testing.T) {
 type witness struct {
 	*testing.T
 	document *openapi3.T
-	door     *Server
+	listener *Server
 	seen     map[string]bool // operation and status
 }
 
@@ -103,7 +103,7 @@ func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	recorder := httptest.NewRecorder()
-	w.door.serve(recorder, r)
+	w.listener.serve(recorder, r)
 	w.check(r, body, recorder)
 	maps.Copy(rw.Header(), recorder.Header())
 	rw.WriteHeader(recorder.Code)
@@ -111,7 +111,7 @@ func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (w *witness) check(r *http.Request, body []byte, answer *httptest.ResponseRecorder) {
-	_, pattern := w.door.mux.Handler(r)
+	_, pattern := w.listener.mux.Handler(r)
 	method, path, ok := strings.Cut(pattern, " ")
 	if !ok {
 		return // no operation
@@ -220,7 +220,7 @@ var unseen = []string{"401", "403", "408", "421", "429", "500"}
 
 // observe puts the witness between the fixture's client and server.
 func (w *witness) observe(f *fixture) {
-	w.door = f.door
+	w.listener = f.listener
 	f.http.Config.Handler = w
 }
 
@@ -363,11 +363,11 @@ func (w *witness) fail(f *fixture) {
 // describe looks at the stats of a sink that tells about itself.
 func (w *witness) describe() {
 	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "plugged", Sink: described{}})
-	door, err := New(Config{}, in)
+	listener, err := New(Config{}, in)
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.door = door
+	w.listener = listener
 	answer := httptest.NewRecorder()
 	w.ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/v1/stats", nil))
 	if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "running") {
@@ -375,7 +375,7 @@ func (w *witness) describe() {
 	}
 }
 
-// failWith has the store fail, and the doors before it.
+// failWith has the store fail, and the listeners before it.
 func (w *witness) failWith(t *testing.T) {
 	for _, err := range []error{core.ErrUnavailable, core.ErrFull, core.ErrUnknown} {
 		f := &fixture{T: t}

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/failure"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // problem is an RFC 9457 answer. As an error it is what a handler returns.
@@ -36,29 +36,29 @@ func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
 // The codes of package failure, and those that only HTTP has.
 const (
-	codeMalformed    = failure.Malformed
-	codeInvalid      = failure.Invalid
-	codeBadCursor    = failure.BadCursor
-	codeUnauthorized = failure.Unauthorized
+	codeMalformed    = apierror.Malformed
+	codeInvalid      = apierror.Invalid
+	codeBadCursor    = apierror.BadCursor
+	codeUnauthorized = apierror.Unauthorized
 	codeCrossOrigin  = "cross_origin"
 	codeNoRoute      = "no_such_route"
-	codeNotFound     = failure.NotFound
+	codeNotFound     = apierror.NotFound
 	codeMethod       = "method_not_allowed"
-	codeTimeout      = failure.Timeout
-	codeConflict     = failure.Conflict
-	codeTooLate      = failure.TooLate
-	codeAmbiguous    = failure.Ambiguous
-	codeTooLarge     = failure.TooLarge
+	codeTimeout      = apierror.Timeout
+	codeConflict     = apierror.Conflict
+	codeTooLate      = apierror.TooLate
+	codeAmbiguous    = apierror.Ambiguous
+	codeTooLarge     = apierror.TooLarge
 	codeMediaType    = "unsupported_media_type"
 	codeMisdirected  = "misdirected"
-	codeTooMany      = failure.TooMany
-	codeHeaders      = failure.Headers
-	codeInternal     = failure.Internal
-	codeNotSupported = failure.NotSupported
-	codeUnavailable  = failure.Unavailable
-	codeBusy         = failure.Busy
-	codeFull         = failure.Full
-	codeUnknown      = failure.Unknown
+	codeTooMany      = apierror.TooMany
+	codeHeaders      = apierror.Headers
+	codeInternal     = apierror.Internal
+	codeNotSupported = apierror.NotSupported
+	codeUnavailable  = apierror.Unavailable
+	codeBusy         = apierror.Busy
+	codeFull         = apierror.Full
+	codeUnknown      = apierror.Unknown
 )
 
 // code is what is the same for all problems of one kind.
@@ -69,8 +69,8 @@ type code struct {
 }
 
 var codes = map[string]code{
-	codeMalformed:    {400, "The request can't be read", "The body is not the JSON that is asked for. Nothing was stored or changed; mend the request."},
-	codeInvalid:      {400, "The request breaks a rule", "The member \"field\" says where, \"detail\" which rule. Nothing was stored or changed; mend the request."},
+	codeMalformed:    {400, "The request can't be read", "The body is not the JSON that is asked for. Nothing was stored or changed; fix the request."},
+	codeInvalid:      {400, "The request breaks a rule", "The member \"field\" says where, \"detail\" which rule. Nothing was stored or changed; fix the request."},
 	codeBadCursor:    {400, "The cursor is not valid for this query", "A cursor goes with the very query whose answer held it. Begin again without one."},
 	codeUnauthorized: {401, "A token is needed", "Send exactly one header, Authorization: Bearer <token>, with a token that is in force. Tokens in the query are not looked at."},
 	codeCrossOrigin:  {403, "Refused to a browser on another origin", "A web page of another origin sent the request. The API is not for that."},
@@ -104,7 +104,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	p := problemOf(err)
 	header := w.Header()
 	header["Content-Type"] = typeProblem
-	if wait := failure.RetryAfter(p.Code); wait > 0 {
+	if wait := apierror.RetryAfter(p.Code); wait > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
 	}
 	switch p.Code {

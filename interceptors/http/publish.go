@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) error {
 		return notStored(err)
 	}
 	if r.URL.RawQuery != "" {
-		return notStored(core.Invalidf("query", "has nothing to say here; use the headers"))
+		return notStored(core.Invalidf("query", "is not supported here; use the headers"))
 	}
 	message, err := s.messageOfHeaders(r)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *published) reserved(lower string, values []string) error {
 		return core.Invalidf(plain(lower, maxEcho), "is not a header that is known here")
 	}
 	if p.given&f != 0 || len(values) != 1 {
-		return core.Invalidf(name, "is there twice")
+		return core.Invalidf(name, "appears twice")
 	}
 	p.given |= f
 	return p.read(f, values[0])

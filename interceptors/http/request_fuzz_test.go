@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"bufio"
@@ -19,15 +19,15 @@ import (
 	"github.com/delaybridge/delaybridge/core/memstore"
 )
 
-// fuzzDoor is a server before a store that keeps nothing or little.
-func fuzzDoor(f *testing.F) (http.Handler, *spy) {
+// fuzzListener is a server before a store that keeps nothing or little.
+func fuzzListener(f *testing.F) (http.Handler, *spy) {
 	f.Helper()
 	store := &spy{Store: memstore.New(memstore.Config{})}
-	door, err := New(Config{Log: slog.New(slog.DiscardHandler)}, interceptor(store, "orders"))
+	listener, err := New(Config{Log: slog.New(slog.DiscardHandler)}, interceptor(store, "orders"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	return door.Handler(), store
+	return listener.Handler(), store
 }
 
 // FuzzPublish: a request to publish, with whatever headers, stores one message
@@ -41,7 +41,7 @@ func FuzzPublish(f *testing.F) {
 	f.Add("Delaybridge-Header-Delaybridge-Id: forged\r\nDelaybridge-Delay: 0s\r\n", "x")
 	f.Add("Delaybridge-Deliver-At: 9999-12-31T23:59:59Z\r\nAuthorization: Bearer x\r\nContent-Encoding: gzip\r\n", "x")
 	f.Add("Delaybridge-Delay: 1h\r\nDelaybridge-Nonsense\x7f: \xff\r\n", "x")
-	handler, store := fuzzDoor(f)
+	handler, store := fuzzListener(f)
 	f.Fuzz(func(t *testing.T, head, body string) {
 		text := "POST /v1/publish/orders/topic HTTP/1.1\r\nHost: localhost\r\n" + head + "\r\n"
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
@@ -106,7 +106,7 @@ func FuzzQuery(f *testing.F) {
 		f.Add("messages/a", seed)
 		f.Add("messages/%2e%2e%2Fstats", seed)
 	}
-	handler, store := fuzzDoor(f)
+	handler, store := fuzzListener(f)
 	for _, r := range store.Park(f.Context(), &core.Message{ID: "a", Sink: "orders", Topic: "t"}, &core.Message{ID: "b", Sink: "orders", Topic: "t"}) {
 		if r.Err != nil {
 			f.Fatal(r.Err)

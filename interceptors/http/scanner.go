@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"context"
@@ -9,19 +9,21 @@ import (
 	"net/http"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/access"
 	"github.com/delaybridge/delaybridge/interceptors/dialect"
+	"github.com/delaybridge/delaybridge/internal/auth"
+	"github.com/delaybridge/delaybridge/internal/listener"
+	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
-// Server serves the HTTP API. Make it with New; Run is its core.Door.
+// Server serves the HTTP API. Make it with New; Run is its core.Input.
 type Server struct {
 	config      Config
 	dialects    *dialect.Set
 	in          *core.Interceptor
-	tokens      access.Tokens
-	flood       access.Flood
-	readiness   access.Readiness
-	unanswered  *access.Budget
+	tokens      auth.Tokens
+	flood       auth.Flood
+	readiness   listener.Readiness
+	unanswered  *listener.Budget
 	buffers     buffers
 	crossOrigin *http.CrossOriginProtection
 	mux         *http.ServeMux
@@ -36,12 +38,12 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	hashes, err := access.HashTokens(config.Tokens)
+	hashes, err := auth.HashTokens(config.Tokens)
 	if err != nil {
 		return nil, err
 	}
 	config.Tokens = nil // the hashes do
-	tlsConfig, err := access.LoadTLS(config.TLSCert, config.TLSKey)
+	tlsConfig, err := tlsfiles.LoadServer(config.TLSCert, config.TLSKey)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: config, dialects: dialects, in: in, crossOrigin: http.NewCrossOriginProtection(),
-		unanswered: access.NewBudget(config.MaxUnansweredBytes)}
+		unanswered: listener.NewBudget(config.MaxUnansweredBytes)}
 	s.tokens.Set(hashes)
 	s.mux = s.routes()
 	s.server = &http.Server{
@@ -71,7 +73,7 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 // SetTokens exchanges the tokens, in the form of Config.Tokens. Requests that
 // begin after it returns need one of the new ones. On error the old ones stay.
 func (s *Server) SetTokens(entries []string) error {
-	hashes, err := access.HashTokens(entries)
+	hashes, err := auth.HashTokens(entries)
 	if err != nil {
 		return err
 	}
@@ -88,15 +90,15 @@ func (s *Server) Handler() http.Handler { return s.server.Handler }
 // Listen opens the port and returns its address. Connections wait until Run.
 // Call it at most once, and not together with Run.
 func (s *Server) Listen() (net.Addr, error) {
-	listener, err := net.Listen("tcp", s.config.Listen)
+	inner, err := net.Listen("tcp", s.config.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 	}
-	s.listener = access.Limit(listener, s.config.MaxConnections, s.config.Log)
+	s.listener = listener.Limit(inner, s.config.MaxConnections, s.config.Log)
 	if !s.config.loopback() && s.server.TLSConfig == nil {
 		s.config.Log.Warn("HTTP is open to the network without TLS: tokens and messages can be read on the way", "listen", s.config.Listen)
 	}
-	return listener.Addr(), nil
+	return inner.Addr(), nil
 }
 
 // Run serves, after Listen if that was not called, until ctx ends; then it

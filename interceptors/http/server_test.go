@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"bufio"
@@ -73,17 +73,17 @@ func TestNewChecksTheConfiguration(t *testing.T) {
 func start(t *testing.T, config Config, store core.Store) (addr string, stop func() error) {
 	t.Helper()
 	config.Listen = "127.0.0.1:0"
-	door, err := New(config, interceptor(store, "orders"))
+	listener, err := New(config, interceptor(store, "orders"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound, err := door.Listen()
+	bound, err := listener.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- door.Run(ctx) }()
+	go func() { ended <- listener.Run(ctx) }()
 	t.Cleanup(cancel)
 	return bound.String(), func() error { cancel(); return <-ended }
 }

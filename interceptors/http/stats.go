@@ -1,4 +1,4 @@
-package httpdoor
+package httplistener
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 type statsJSON struct {
 	Durability string       `json:"durability"`
 	Sinks      []sinkJSON   `json:"sinks"`
-	Intakes    []intakeJSON `json:"intakes,omitempty"`
+	Sources    []sourceJSON `json:"sources,omitempty"`
 }
 
-// intakeJSON is what one intake of this instance has done since it started; lag
+// sourceJSON is what one source of this instance has done since it started; lag
 // is what waits in its source, and is left out if it is unknown. What holds it up
 // is in trouble, if anything does.
-type intakeJSON struct {
-	Intake     string `json:"intake"`
+type sourceJSON struct {
+	Source     string `json:"source"`
 	Parked     uint64 `json:"parked"`
 	Duplicates uint64 `json:"duplicates"`
 	Rejected   uint64 `json:"rejected"`
@@ -30,17 +30,17 @@ type intakeJSON struct {
 	Since      string `json:"trouble_since,omitempty"`
 }
 
-// The states of an intake.
+// The states of a source.
 const (
 	stateRunning  = "running"
 	stateRetrying = "retrying"
-	stateStopped  = "stopped" // until the bridge is started anew
+	stateStopped  = "stopped" // until the bridge is restarted
 )
 
-// IntakeReport is what stats tells of a way in that reads from a broker. Lag is
+// SourceReport is what stats tells of a way in that reads from a broker. Lag is
 // negative if it is unknown.
-type IntakeReport struct {
-	Intake                                         string
+type SourceReport struct {
+	Source                                         string
 	Parked, Duplicates, Rejected, Skipped, Retried uint64
 	Lag                                            int64
 	// Trouble is what holds it up, and Since when that began; empty: nothing.
@@ -49,7 +49,7 @@ type IntakeReport struct {
 	Stopped bool // it does not try again
 }
 
-func (r IntakeReport) state() string {
+func (r SourceReport) state() string {
 	switch {
 	case r.Stopped:
 		return stateStopped
@@ -60,7 +60,7 @@ func (r IntakeReport) state() string {
 }
 
 // sinkJSON is what is stored for one sink, by all instances; since_start is
-// what this instance has done, and facts is what its sink tells about itself.
+// what this instance has done, and details is what its sink tells about itself.
 type sinkJSON struct {
 	Sink        string            `json:"sink"`
 	Scheduled   int               `json:"scheduled"`
@@ -71,7 +71,7 @@ type sinkJSON struct {
 	NextDue     string            `json:"next_due,omitempty"`
 	Paused      string            `json:"paused,omitempty"`
 	PausedSince string            `json:"paused_since,omitempty"`
-	Facts       map[string]string `json:"facts,omitempty"`
+	Details     map[string]string `json:"details,omitempty"`
 	SinceStart  totalsJSON        `json:"since_start"`
 }
 
@@ -108,16 +108,16 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	for n, report := range reports {
 		answer.Sinks[n] = newSinkJSON(report)
 	}
-	if s.config.Intakes != nil {
-		for _, report := range s.config.Intakes() {
-			answer.Intakes = append(answer.Intakes, newIntakeJSON(report))
+	if s.config.Sources != nil {
+		for _, report := range s.config.Sources() {
+			answer.Sources = append(answer.Sources, newSourceJSON(report))
 		}
 	}
 	return s.writeJSON(w, http.StatusOK, answer)
 }
 
-func newIntakeJSON(r IntakeReport) intakeJSON {
-	i := intakeJSON{Intake: r.Intake, Parked: r.Parked, Duplicates: r.Duplicates, Rejected: r.Rejected, Skipped: r.Skipped,
+func newSourceJSON(r SourceReport) sourceJSON {
+	i := sourceJSON{Source: r.Source, Parked: r.Parked, Duplicates: r.Duplicates, Rejected: r.Rejected, Skipped: r.Skipped,
 		Retried: r.Retried, State: r.state(), Trouble: r.Trouble, Since: timeText(r.Since)}
 	if r.Lag >= 0 {
 		i.Lag = &r.Lag
@@ -128,7 +128,7 @@ func newIntakeJSON(r IntakeReport) intakeJSON {
 func newSinkJSON(r core.SinkReport) sinkJSON {
 	return sinkJSON{
 		Sink: r.Sink, Scheduled: r.Scheduled, Due: r.Due, Dead: r.SinkStats.Dead, Buckets: r.Buckets, Owned: r.Owned,
-		NextDue: timeText(r.NextDue), Paused: r.Paused, PausedSince: timeText(r.PausedSince), Facts: r.Facts,
+		NextDue: timeText(r.NextDue), Paused: r.Paused, PausedSince: timeText(r.PausedSince), Details: r.Details,
 		SinceStart: totalsJSON{
 			Accepted: r.Accepted, Republished: r.Republished, Repeated: r.Repeated, Refused: r.Refused, Delivered: r.Delivered,
 			Retried: r.Retried, Unknown: r.Unknown, Dead: r.Totals.Dead, Expired: r.Expired,

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // batch is a record batch as it lies in the log; its form is in Kafka's
@@ -109,7 +109,7 @@ type record struct {
 // next reads the next record of a batch from s. headers are appended to those
 // of r, which are the record's when it returns; if there are more than most, none.
 // False: s is damaged.
-func (b *batch) next(s *scanner, r *record, known intake.Names, most int) bool {
+func (b *batch) next(s *scanner, r *record, known source.Names, most int) bool {
 	body := scanner{rest: s.bytes()}
 	body.int8() // attributes, unused
 	delta := body.varint()

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // written is a record batch to be encoded as Kafka documents it.
@@ -96,7 +96,7 @@ func all(t testing.TB, data []byte) (batch, []record) {
 			t.Fatal(err)
 		}
 	}
-	s, known := scanner{rest: content}, make(intake.Names)
+	s, known := scanner{rest: content}, make(source.Names)
 	var records []record
 	for range b.count {
 		var r record
@@ -297,7 +297,7 @@ func TestIDs(t *testing.T) {
 		data := w.encode()
 		binary.BigEndian.PutUint32(data[12:], uint32(epoch)) // the checksum leaves it out
 		_, records := all(t, data)
-		c := &chunk{partition: &partition{id: "k:door:topic:0:"}, of: topic}
+		c := &chunk{partition: &partition{id: "k:src:topic:0:"}, of: topic}
 		return c.idOf(&records[len(records)-1])
 	}
 	base := written{first: 7, time: 5000, records: []record{{key: []byte("k"), value: []byte("v")}}}
@@ -391,7 +391,7 @@ func FuzzBatch(f *testing.F) {
 					continue
 				}
 			}
-			s, known := scanner{rest: content}, make(intake.Names)
+			s, known := scanner{rest: content}, make(source.Names)
 			for range b.count {
 				var r record
 				if !b.next(&s, &r, known, leastHeaders) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"bytes"
@@ -63,17 +63,17 @@ func benchPark(b *testing.B, partitions int, compression kafka.Compression, stor
 		}
 		r.produceBatch(topic, done/batch%partitions, compression, records...)
 	}
-	door, err := New("door", r.config([]string{topic}, nil), core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	src, err := New("src", r.config([]string{topic}, nil), core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	running := r.run(door)
+	running := r.run(src)
 	var first time.Time
 	var cpu time.Duration
 	for done := uint64(0); done < uint64(b.N); time.Sleep(time.Millisecond) {
-		done = door.Report().Parked
+		done = src.Report().Parked
 		if first.IsZero() && done > 0 {
 			first, cpu = time.Now(), cpuTime() // joining the group is not what is measured
 		}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"bytes"
@@ -109,14 +109,14 @@ func TestBufferBytes(t *testing.T) { // alone, as it looks at the memory of the 
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	door := r.run(r.intake([]string{topic}, map[string]any{"buffer_bytes": allowed}))
+	src := r.run(r.source([]string{topic}, map[string]any{"buffer_bytes": allowed}))
 	waitFor(t, "most partitions wait", func() bool {
-		door.mu.Lock()
-		defer door.mu.Unlock()
-		if len(door.partitions) == 0 {
+		src.mu.Lock()
+		defer src.mu.Unlock()
+		if len(src.partitions) == 0 {
 			return false
 		}
-		b := door.partitions[0].fetched
+		b := src.partitions[0].fetched
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.waiting) >= partitions-4
@@ -160,6 +160,6 @@ func TestLargerThanBuffer(t *testing.T) {
 	for partition := range 3 {
 		r.produceBatch(tight, partition, kafka.Zstd, records...)
 	}
-	r.run(r.intake([]string{plain, packed, tight}, map[string]any{"buffer_bytes": 1024}))
+	r.run(r.source([]string{plain, packed, tight}, map[string]any{"buffer_bytes": 1024}))
 	wantDifferent(t, r, 3*10+3*10+3*60)
 }

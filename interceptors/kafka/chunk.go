@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/dialect"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // chunk is what is parked at once, of one batch of records or of several. Its
 // memory is used again and again: the store keeps none of it.
 type chunk struct {
 	*partition
-	items    []intake.Item
+	items    []source.Item
 	messages []core.Message
 	origins  []origin
 	size     int   // bytes of records
@@ -32,7 +32,7 @@ type chunk struct {
 	unpacked []byte // the last batch that was compressed, the next may follow it
 	memory   []byte // that unpacked began in
 	taken    int    // of the budget for that
-	names    intake.Names
+	names    source.Names
 	text     []byte // to make IDs in
 }
 
@@ -69,8 +69,8 @@ func kept(b []byte) []byte {
 }
 
 func newChunk(most, maxHeaders int) *chunk {
-	return &chunk{names: make(intake.Names), messages: make([]core.Message, most),
-		items: make([]intake.Item, 0, most), origins: make([]origin, 0, most),
+	return &chunk{names: make(source.Names), messages: make([]core.Message, most),
+		items: make([]source.Item, 0, most), origins: make([]origin, 0, most),
 		most: max(leastHeaders, maxHeaders+schedulingHeaders)}
 }
 
@@ -203,7 +203,7 @@ func (c *chunk) addRecord(r record) {
 		h := &r.headers[n]
 		c.heard = append(c.heard, dialect.Header{Name: h.Name, Value: &h.Value})
 	}
-	from := intake.Source{Topic: c.topic, Sent: r.sent, ID: c.idOf(&r)}
+	from := source.Source{Topic: c.topic, Sent: r.sent, ID: c.idOf(&r)}
 	rest, err := c.rules.Apply(m, from, c.heard)
 	c.rules.CountFrom(m, from.Sent)
 	switch {
@@ -219,7 +219,7 @@ func (c *chunk) addRecord(r record) {
 		}
 		m.Headers = c.headers[before:len(c.headers):len(c.headers)]
 	}
-	c.items = append(c.items, intake.Item{Message: m, Err: err})
+	c.items = append(c.items, source.Item{Message: m, Err: err})
 	c.origins = append(c.origins, origin{record: r, last: r.offset})
 	c.upTo, c.epoch = r.offset+1, r.epoch
 }
@@ -232,7 +232,7 @@ func (c *chunk) tooManyHeaders() error {
 }
 
 // idOf is the ID of the message that r becomes. With the position goes what tells
-// r from a record that had the same before: when a topic was deleted and made anew,
+// r from a record that had the same before: when a topic was deleted and recreated,
 // or when a log was cut, offsets are given again. All of it is written in the log
 // once and copied from leader to leader, so r has it whoever reads it again.
 func (c *chunk) idOf(r *record) string {
@@ -261,7 +261,7 @@ func (c *chunk) refuse(ctx context.Context, b *batch, offset int64, reason error
 	r := record{offset: max(b.first, offset), epoch: b.epoch, content: b.checksum, sent: timeOf(b.lastTime)}
 	m := &c.messages[len(c.items)]
 	*m = core.Message{ID: c.idOf(&r)}
-	c.items = append(c.items, intake.Item{Message: m, Err: reason})
+	c.items = append(c.items, source.Item{Message: m, Err: reason})
 	c.origins = append(c.origins, origin{record: r, last: b.last})
 	return nil
 }
@@ -293,11 +293,11 @@ func (c *chunk) at(index int) string {
 	return fmt.Sprintf("topic %s, partition %d, offset %d", c.topic, c.number, c.origins[index].offset)
 }
 
-func (c *chunk) rejectTo() func(context.Context, []intake.Rejection) error {
+func (c *chunk) rejectTo() func(context.Context, []source.Rejection) error {
 	if c.rejecter == nil {
 		return nil
 	}
-	return func(ctx context.Context, rejected []intake.Rejection) error {
+	return func(ctx context.Context, rejected []source.Rejection) error {
 		return c.rejecter.write(ctx, c.partition, c.origins, rejected)
 	}
 }

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"bytes"
@@ -21,28 +21,28 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
-	"github.com/delaybridge/delaybridge/sinks/clienttls"
+	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
 // config is the configuration as written; see the package documentation.
 type config struct {
-	intake.Config
-	Brokers        []string          `json:"brokers"`
-	Topics         []string          `json:"topics"`
-	Group          string            `json:"group"`
-	Start          string            `json:"start"`
-	RejectTopic    string            `json:"reject_topic"`
-	Batch          *int              `json:"batch"`
-	FetchBytes     *int              `json:"fetch_bytes"`
-	MaxBatchBytes  *int              `json:"max_batch_bytes"`
-	BufferBytes    *int              `json:"buffer_bytes"`
-	ClientID       string            `json:"client_id"`
-	TLS            *clienttls.Config `json:"tls"`
-	SASL           *saslConfig       `json:"sasl"`
-	SessionTimeout string            `json:"session_timeout"`
-	DialTimeout    string            `json:"dial_timeout"`
-	RequestTimeout string            `json:"request_timeout"`
+	source.Config
+	Brokers        []string         `json:"brokers"`
+	Topics         []string         `json:"topics"`
+	Group          string           `json:"group"`
+	Start          string           `json:"start"`
+	RejectTopic    string           `json:"reject_topic"`
+	Batch          *int             `json:"batch"`
+	FetchBytes     *int             `json:"fetch_bytes"`
+	MaxBatchBytes  *int             `json:"max_batch_bytes"`
+	BufferBytes    *int             `json:"buffer_bytes"`
+	ClientID       string           `json:"client_id"`
+	TLS            *tlsfiles.Config `json:"tls"`
+	SASL           *saslConfig      `json:"sasl"`
+	SessionTimeout string           `json:"session_timeout"`
+	DialTimeout    string           `json:"dial_timeout"`
+	RequestTimeout string           `json:"request_timeout"`
 }
 
 type saslConfig struct {
@@ -113,7 +113,7 @@ func explain(err error) error {
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of a Kafka intake")
+			return core.Invalidf(core.Shorten(field, 64), "is not a setting of a Kafka source")
 		}
 	}
 	return core.Invalidf("config", "is not a JSON object")
@@ -164,7 +164,7 @@ func (c *config) checkTopics(s *settings) error {
 			return err
 		}
 		if slices.Contains(s.topics[:n], topic) {
-			return core.Invalidf(field, "is there twice")
+			return core.Invalidf(field, "appears twice")
 		}
 	}
 	if s.rejectTopic == "" {

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"encoding/json"
@@ -106,7 +106,7 @@ func TestBadConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = New("door", raw, in, nil)
+		_, err = New("src", raw, in, nil)
 		invalid, ok := errors.AsType[*core.InvalidError](err)
 		if !ok || invalid.Field != test.field || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", test.more, err)
@@ -114,15 +114,15 @@ func TestBadConfiguration(t *testing.T) {
 	}
 	good := `{"brokers": ["a:1"], "topics": ["orders.delayed"], "sink": "out", "topic": "orders", "reject_topic": "r"}`
 	for raw, field := range map[string]string{"": "config", "[]": "config", good + " {}": "config", good + " x": "config"} {
-		_, err := New("door", json.RawMessage(raw), in, nil)
+		_, err := New("src", json.RawMessage(raw), in, nil)
 		if invalid, ok := errors.AsType[*core.InvalidError](err); !ok || invalid.Field != field {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
-	if _, err := New("a door", json.RawMessage(good), in, nil); err == nil {
+	if _, err := New("a source", json.RawMessage(good), in, nil); err == nil {
 		t.Error("a bad name passed")
 	}
-	if _, err := New("door", json.RawMessage(good), in, nil); err != nil {
+	if _, err := New("src", json.RawMessage(good), in, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package kafkadoor takes delayed messages from topics of Apache Kafka 1.0 or
+// Package kafkasource takes delayed messages from topics of Apache Kafka 1.0 or
 // newer, as a member of a consumer group. Producers keep their client and say by
 // headers when a message is due.
 //
@@ -9,12 +9,12 @@
 // parked once. Records of aborted transactions are left out.
 //
 // Topics and partitions may come to be at any time and are read some seconds
-// later. One that does not exist is not made by the intake, and keeps no other from
+// later. One that does not exist is not made by the source, and keeps no other from
 // being read.
 //
 // # Settings
 //
-// Besides those of package intake, whose dialects are native, cloudevents,
+// Besides those of package source, whose dialects are native, cloudevents,
 // etf1, timebridge and spring by default:
 //
 //	brokers          host:port of one or more brokers to begin with; required
@@ -43,12 +43,12 @@
 //
 // # Logs that are not what they were
 //
-// When a topic is deleted and made anew, or an unclean election has cut a log, offsets
+// When a topic is deleted and recreated, or an unclean election has cut a log, offsets
 // are given again. So the ID of a message is made of the topic's ID, the epoch of the
 // leader, timestamp, and a checksum of key, value and headers besides: another record
 // at the same offset is another message. Records are asked for by the topic's ID, and
-// that is committed with each offset, as metadata: neither is an offset of a topic
-// that is no more taken for one of the topic that has its name, also if the intake was
+// that is committed with each offset, as metadata: so an offset of an older topic
+// of the same name is not taken for one of the new topic, also if the source was
 // stopped meanwhile. A topic that is deleted or recreated while an instance runs is read
 // from its beginning by that instance, whatever start says. But Kafka deletes the group's
 // offsets together with the topic. If it was recreated before an instance started, that
@@ -59,8 +59,8 @@
 // an error, and messages of lost records stay parked.
 //
 // That takes Kafka 3.1 on all brokers. With older ones, a topic that is missing, or a
-// partition that ends before the next record, is noticed, and the intake joins the
-// group anew; it goes on at the offset that the group still has, which Kafka deletes
+// partition that ends before the next record, is noticed, and the source joins the
+// group again; it goes on at the offset that the group still has, which Kafka deletes
 // together with the topic. If that is none, or beyond the end, too, start decides, as
 // with other clients of Kafka: "earliest" reads all that is there again, and what was
 // parked so long ago that its ID is forgotten is parked again; "latest" leaves it out.
@@ -90,5 +90,5 @@
 // itself, as only so their size stays bounded and aborted records can be told. An
 // answer for which there is no room stays with the broker.
 // While the store fails the same records are tried again, ever slower, and
-// nothing is fetched beyond what is in hand.
-package kafkadoor
+// nothing is fetched beyond what is in flight.
+package kafkasource

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // fetcher fetches the records of one partition. It is for one goroutine.
 type fetcher struct {
 	*partition
-	troubles intake.Troubles
+	troubles source.Troubles
 	conn     *conn // nil: none
 	of       topicID
 	epoch    int32 // of the last record that was fetched, -1 if not known
@@ -26,9 +26,9 @@ type fetcher struct {
 // errUnreadable: there are records that can't be read, and can't be left out.
 var errUnreadable = errors.New("records can't be read")
 
-// errLogLost: the log that was read is no more. Where to begin in the one that has
+// errLogLost: the log that was read no longer exists. Where to begin in the one that has
 // taken its place, the group must say.
-var errLogLost = errors.New("the log that was read is no more")
+var errLogLost = errors.New("the log that was read no longer exists")
 
 // errEndsBefore is why, if the topic itself may be the same.
 var errEndsBefore = errors.New("it ends at")
@@ -57,7 +57,7 @@ func (f *fetcher) run(ctx context.Context, pages chan<- *page, turns chan struct
 			return fmt.Errorf("topic %s, partition %d: %w: %w", f.topic, f.number, errUnreadable, err)
 		case errors.Is(err, errLogLost):
 			if f.progress.forget(f.topic, !errors.Is(err, errEndsBefore)) {
-				f.log.Error("partition is not the one that was read any more, joining anew", "offset", offset, "err", err)
+				f.log.Error("partition is not the one that was read any more, joining again", "offset", offset, "err", err)
 			}
 			return err
 		case err == nil:
@@ -114,7 +114,7 @@ func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- *page, tu
 	return next, nil
 }
 
-// isGone tells whether a topic was deleted, and maybe made anew.
+// isGone tells whether a topic was deleted, and maybe recreated.
 func isGone(err error) bool {
 	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID) || errors.Is(err, kafka.InconsistentTopicID)
 }

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -10,24 +10,24 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // member is this instance in the consumer group, over all its joins and leaves.
 // It is for one goroutine; a session may read while it is under way.
 type member struct {
-	*Intake
+	*Source
 	client  *kafka.Client
 	dial    dialFunc
 	brokers []string // the first that takes a connection is asked where the group is
-	joining intake.Troubles
+	joining source.Troubles
 	missing []string    // topics that the log was told of
 	found   topicCounts // the fewest partitions that were ever counted
 }
 
-func newMember(i *Intake, client *kafka.Client, dial dialFunc) *member {
-	return &member{Intake: i, client: client, dial: dial, brokers: slices.Clone(i.settings.brokers), found: make(topicCounts),
-		joining: intake.Troubles{Of: i.parker, Log: i.log.With("intake", i.name, "group", i.settings.group)}}
+func newMember(i *Source, client *kafka.Client, dial dialFunc) *member {
+	return &member{Source: i, client: client, dial: dial, brokers: slices.Clone(i.settings.brokers), found: make(topicCounts),
+		joining: source.Troubles{Of: i.parker, Log: i.log.With("source", i.name, "group", i.settings.group)}}
 }
 
 var errNotJoined = errors.New("the group could not be joined")
@@ -57,7 +57,7 @@ func (m *member) run(ctx context.Context) error {
 
 // join reads the topics of counted that exist as a member of the group, until
 // ctx ends; nil then. After errNotJoined, errTopicsChanged and errLogLost it may
-// be joined anew.
+// be joined again.
 func (m *member) join(ctx context.Context, counted topicCounts) error {
 	shared := new(shares)
 	group, err := kafka.NewConsumerGroup(m.groupConfig(m.dial, m.brokers, counted.existing(m.settings.topics), shared.balancers()))

@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -40,17 +40,17 @@ func silent(t testing.TB) (address string, taken <-chan struct{}) {
 }
 
 // TestSilentSeed: one broker of several that never answers does not keep an
-// intake from reading, nor from seeing new partitions.
+// source from reading, nor from seeing new partitions.
 func TestSilentSeed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
 	seed, _ := silent(t)
-	door := r.run(r.intake([]string{topic}, hasty(map[string]any{"brokers": append([]string{seed}, r.Addrs()...)})))
+	src := r.run(r.source([]string{topic}, hasty(map[string]any{"brokers": append([]string{seed}, r.Addrs()...)})))
 	r.fill(topic, 1, 0, 10)
 	r.store.await(t, 10)
 	r.grow(topic, 2)
-	waitFor(t, "it has both partitions", func() bool { return assigned(door) == 2 })
+	waitFor(t, "it has both partitions", func() bool { return assigned(src) == 2 })
 	wantOnce(t, r.store, 10)
 }
 
@@ -60,7 +60,7 @@ func TestSilentLogin(t *testing.T) {
 	s := settings{dial: (&net.Dialer{}).DialContext, dialTimeout: 100 * time.Millisecond, sasl: plain.Mechanism{Username: "u", Password: "p"}}
 	dial, release := s.mortal(t.Context())
 	defer release()
-	i := &Intake{settings: s}
+	i := &Source{settings: s}
 	address, _ := silent(t)
 	ended := make(chan error, 1)
 	go func() {
@@ -78,7 +78,7 @@ func TestSilentLogin(t *testing.T) {
 }
 
 // TestClosedIsForgotten: a connection that the group's library has closed is not
-// kept until the intake ends.
+// kept until the source ends.
 func TestClosedIsForgotten(t *testing.T) {
 	t.Parallel()
 	type one struct{ net.Conn }
@@ -130,8 +130,8 @@ func TestNothingSharedOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic, later := r.topic(".delayed", 2), r.name+".later"
-	door := r.run(r.intake([]string{topic}, nil)) // the leader, as it comes first
-	waitFor(t, "it has both partitions", func() bool { return assigned(door) == 2 })
+	src := r.run(r.source([]string{topic}, nil)) // the leader, as it comes first
+	waitFor(t, "it has both partitions", func() bool { return assigned(src) == 2 })
 	empty := make(chan struct{}, 1)
 	r.stranger(func(g *kafka.Generation) {
 		if len(g.Assignments[topic]) > 0 {
@@ -144,7 +144,7 @@ func TestNothingSharedOut(t *testing.T) {
 	}, topic, later)
 	<-empty
 	r.CreateTopic(later, 1)
-	waitFor(t, "it has one partition", func() bool { return assigned(door) == 1 })
+	waitFor(t, "it has one partition", func() bool { return assigned(src) == 1 })
 }
 
 // TestShares: they are of the last join, and only if this member has led it.

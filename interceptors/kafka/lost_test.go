@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
-// remake deletes a topic and makes it anew.
+// remake deletes a topic and recreates it.
 func (r *rig) remake(topic string, partitions int) {
 	r.t.Helper()
 	r.remove(topic)
@@ -88,13 +88,13 @@ func wantNamed(t testing.TB, r *rig, topic string, want int) {
 	}
 }
 
-// TestTopicMadeAnew: what is in a topic that was made anew is read from its
+// TestTopicRecreated: what is in a topic that was recreated is read from its
 // beginning, also if offsets of the one before were committed to it.
-func TestTopicMadeAnew(t *testing.T) {
+func TestTopicRecreated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
-	door := r.run(r.intake([]string{topic}, nil))
+	src := r.run(r.source([]string{topic}, nil))
 	r.fillNamed(topic, 0, 0, 100)
 	r.store.await(t, 100)
 	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
@@ -105,43 +105,43 @@ func TestTopicMadeAnew(t *testing.T) {
 	r.store.setFail(errors.New("away"))
 	for end := int64(101); end <= 102; end++ {
 		r.fillNamed(topic, 0, 0, 1)
-		waitFor(t, "it is fetched", func() bool { return door.seen() == end })
+		waitFor(t, "it is fetched", func() bool { return src.seen() == end })
 	}
 	r.remake(topic, 1)
 	r.fillNamed(topic, 0, 100, 110)
 	r.store.setFail(nil)
 	r.store.await(t, 110)
-	waitFor(t, "it has read the new topic", func() bool { return assigned(door) == 1 && door.position() == 10 })
+	waitFor(t, "it has read the new topic", func() bool { return assigned(src) == 1 && src.position() == 10 })
 	r.fillNamed(topic, 0, 110, 111)
 	wantNamed(t, r, topic, 111)
 }
 
-// TestTopicMadeAnewWithoutIDs: records are known by more than their offsets, so none
-// of a topic that was made anew is taken for one of the topic before, although they
+// TestTopicRecreatedWithoutIDs: records are known by more than their offsets, so none
+// of a topic that was recreated is taken for one of the topic before, although they
 // have the same content, and there are more of them than were read.
-func TestTopicMadeAnewWithoutIDs(t *testing.T) {
+func TestTopicRecreatedWithoutIDs(t *testing.T) {
 	t.Parallel()
 	for _, start := range []string{"earliest", "latest"} {
 		t.Run("running, "+start, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			topic := r.topic(".delayed", 1)
-			door := r.run(r.intake([]string{topic}, map[string]any{"start": start}))
-			waitFor(t, "it reads", func() bool { return assigned(door) == 1 && r.committed(topic) == 0 })
+			src := r.run(r.source([]string{topic}, map[string]any{"start": start}))
+			waitFor(t, "it reads", func() bool { return assigned(src) == 1 && r.committed(topic) == 0 })
 			r.fill(topic, 1, 0, 100)
 			r.store.await(t, 100)
 			waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
 			r.store.setFail(errors.New("away")) // so that it is busy meanwhile, and commits to what is there then
 			for end := int64(101); end <= 102; end++ {
 				r.fill(topic, 1, int(end)-1, int(end))
-				waitFor(t, "it is fetched", func() bool { return door.seen() == end })
+				waitFor(t, "it is fetched", func() bool { return src.seen() == end })
 			}
 			r.remake(topic, 1)
 			r.fill(topic, 1, 0, 150)
 			r.store.setFail(nil)
 			waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
 			wantTwice(t, r, 100, 150)
-			if report := door.Report(); report.Duplicates != 0 {
+			if report := src.Report(); report.Duplicates != 0 {
 				t.Errorf("%+v", report)
 			}
 		})
@@ -151,12 +151,12 @@ func TestTopicMadeAnewWithoutIDs(t *testing.T) {
 		r := newRig(t)
 		topic := r.topic(".delayed", 1)
 		r.fill(topic, 1, 0, 100)
-		door := r.run(r.intake([]string{topic}, nil))
+		src := r.run(r.source([]string{topic}, nil))
 		r.store.await(t, 100)
-		door.stop()
+		src.stop()
 		r.remake(topic, 1)
 		r.fill(topic, 1, 0, 150)
-		r.run(r.intake([]string{topic}, nil))
+		r.run(r.source([]string{topic}, nil))
 		waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
 		wantTwice(t, r, 100, 150)
 	})
@@ -169,17 +169,17 @@ func TestTopicRecreatedWhileStopped(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
 	latest := map[string]any{"start": "latest"}
-	door := r.run(r.intake([]string{topic}, latest))
-	waitFor(t, "it reads", func() bool { return assigned(door) == 1 && r.committed(topic) == 0 })
+	src := r.run(r.source([]string{topic}, latest))
+	waitFor(t, "it reads", func() bool { return assigned(src) == 1 && r.committed(topic) == 0 })
 	r.fillNamed(topic, 0, 0, 5)
 	r.store.await(t, 5)
 	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 5 })
-	door.stop()
+	src.stop()
 	r.remake(topic, 1)
 	waitFor(t, "the offsets are deleted", func() bool { return r.committed(topic) < 0 })
 	r.fillNamed(topic, 0, 100, 110) // left out
-	door = r.run(r.intake([]string{topic}, latest))
-	waitFor(t, "it is at the end", func() bool { return assigned(door) == 1 && r.committed(topic) == 10 })
+	src = r.run(r.source([]string{topic}, latest))
+	waitFor(t, "it is at the end", func() bool { return assigned(src) == 1 && r.committed(topic) == 10 })
 	r.fillNamed(topic, 0, 5, 6)
 	wantNamed(t, r, topic, 6)
 }
@@ -249,19 +249,19 @@ func TestOlderBroker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
-	made := r.intake([]string{topic}, nil)
+	made := r.source([]string{topic}, nil)
 	made.settings.dial = dialOlder
-	door := r.run(made)
+	src := r.run(made)
 	r.fill(topic, 1, 0, 100)
 	r.store.await(t, 100)
 	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
 	if note := r.commitOf(topic).Metadata; note != "" {
 		t.Errorf("committed with %q, so the topic has an ID", note)
 	}
-	door.stop()
+	src.stop()
 	r.remake(topic, 1)
 	r.fill(topic, 1, 0, 50)
-	again := r.intake([]string{topic}, nil)
+	again := r.source([]string{topic}, nil)
 	again.settings.dial = dialOlder
 	r.run(again)
 	waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 50 })
@@ -269,21 +269,21 @@ func TestOlderBroker(t *testing.T) {
 }
 
 // TestCommitOfTopicBefore: an offset that was committed late, when the topic had been
-// made anew, is not taken for one of the new topic.
+// recreated, is not taken for one of the new topic.
 func TestCommitOfTopicBefore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
 	r.fill(topic, 1, 0, 100)
-	door := r.run(r.intake([]string{topic}, nil))
+	src := r.run(r.source([]string{topic}, nil))
 	r.store.await(t, 100)
 	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
-	door.stop()
+	src.stop()
 	before := r.commitOf(topic)
 	r.remake(topic, 1)
 	r.fill(topic, 1, 0, 150)
 	r.commitAs(topic, kafka.OffsetCommit{Offset: 100, Metadata: before.Metadata})
-	r.run(r.intake([]string{topic}, map[string]any{"start": "latest"}))
+	r.run(r.source([]string{topic}, map[string]any{"start": "latest"}))
 	waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
 	wantTwice(t, r, 100, 150)
 }
@@ -298,7 +298,7 @@ func TestUncleanElection(t *testing.T) {
 	topic := r.name + ".delayed"
 	r.createOn(topic, []int{1, 2}, kafka.ConfigEntry{ConfigName: "unclean.leader.election.enable", ConfigValue: "true"})
 	r.createOn("__consumer_offsets", []int{0}, kafka.ConfigEntry{ConfigName: "cleanup.policy", ConfigValue: "compact"}) // the group goes on
-	door := r.run(r.intake([]string{topic}, nil))
+	src := r.run(r.source([]string{topic}, nil))
 	r.fill(topic, 1, 0, 100)
 	r.store.await(t, 100)
 	r.Node(2).Kill()
@@ -307,7 +307,7 @@ func TestUncleanElection(t *testing.T) {
 	r.store.setFail(errors.New("away")) // so that nothing is fetched before there is more than it has read
 	for end := int64(111); end <= 112; end++ {
 		r.fill(topic, 1, int(end)-1, int(end))
-		waitFor(t, "it is fetched", func() bool { return door.seen() == end })
+		waitFor(t, "it is fetched", func() bool { return src.seen() == end })
 	}
 	r.Node(1).Kill()
 	r.Node(2).Start()
@@ -324,7 +324,7 @@ func TestUncleanElection(t *testing.T) {
 			t.Errorf("record %d is parked %d times", n, seen[strconv.Itoa(n)])
 		}
 	}
-	if report := door.Report(); report.Duplicates != 0 {
+	if report := src.Report(); report.Duplicates != 0 {
 		t.Errorf("%+v", report)
 	}
 	if t.Failed() {
@@ -355,9 +355,9 @@ func (r *running) seen() int64 {
 	return r.partitions[0].end.Load()
 }
 
-// TestTopicMadeAnewAndLonger: a topic that was not there for a moment is another,
+// TestTopicRecreatedAndLonger: a topic that was not there for a moment is another,
 // although it has the offset that the one before had come to.
-func TestTopicMadeAnewAndLonger(t *testing.T) {
+func TestTopicRecreatedAndLonger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
@@ -368,7 +368,7 @@ func TestTopicMadeAnewAndLonger(t *testing.T) {
 		return lost && armed.Load()
 	}
 	log := slog.New(atRecord{r.logger().Handler(), noticed, sync.OnceFunc(func() { close(gone) })})
-	made, err := New("door", r.config([]string{topic}, nil), r.interceptor(), log)
+	made, err := New("src", r.config([]string{topic}, nil), r.interceptor(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,8 +397,8 @@ func TestCommittedBeyondEnd(t *testing.T) {
 			topic := r.topic(".delayed", 1)
 			r.fillNamed(topic, 0, 10-test.read, 20-test.read)
 			r.commit(topic, 1000)
-			door := r.run(r.intake([]string{topic}, map[string]any{"start": test.start}))
-			waitFor(t, "it is at the end", func() bool { return assigned(door) == 1 && door.position() == 10 })
+			src := r.run(r.source([]string{topic}, map[string]any{"start": test.start}))
+			waitFor(t, "it is at the end", func() bool { return assigned(src) == 1 && src.position() == 10 })
 			r.fillNamed(topic, 0, 20, 21)
 			if got := len(r.store.await(t, test.read+1)); got != test.read+1 {
 				t.Errorf("%d messages, want %d", got, test.read+1)
@@ -437,7 +437,7 @@ func (r *rig) commitOf(topic string) kafka.OffsetFetchPartition {
 	return answer.Topics[topic][0]
 }
 
-// TestForgottenMarks: nothing of a log that is no more is committed, neither what
+// TestForgottenMarks: nothing of a log that no longer exists is committed, neither what
 // was marked nor what could not be committed before.
 func TestForgottenMarks(t *testing.T) {
 	p := newProgress()
@@ -455,15 +455,15 @@ func TestForgottenMarks(t *testing.T) {
 	}
 }
 
-// TestLatestIsForWhatIsThere: what comes to be while the intake runs is read as a
+// TestLatestIsForWhatIsThere: what comes to be while the source runs is read as a
 // whole, also with "latest".
 func TestLatestIsForWhatIsThere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
 	r.fillNamed(topic, 0, 0, 10)
-	door := r.run(r.intake([]string{topic, r.name + ".later"}, map[string]any{"start": "latest"}))
-	waitFor(t, "it has begun", func() bool { return assigned(door) == 1 && door.position() == 10 })
+	src := r.run(r.source([]string{topic, r.name + ".later"}, map[string]any{"start": "latest"}))
+	waitFor(t, "it has begun", func() bool { return assigned(src) == 1 && src.position() == 10 })
 	r.grow(topic, 2)
 	r.fillNamed(topic, 1, 10, 20)
 	r.store.await(t, 10)

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -8,11 +8,11 @@ import (
 	"github.com/segmentio/kafka-go/protocol/offsetcommit"
 	"github.com/segmentio/kafka-go/protocol/offsetfetch"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // position is how far a partition is parked, and of which topic that is. The group
-// keeps all of it: an offset alone could be of a log that is no more.
+// keeps all of it: an offset alone could be of a log that no longer exists.
 type position struct {
 	topicID
 	point
@@ -29,7 +29,7 @@ func (p positions) set(topic string, partition int, at position) {
 }
 
 // commitPositions commits as the generation's own method does, which knows offsets
-// only. It returns the topics that there are no more.
+// only. It returns the topics that no longer exist.
 func (s *session) commitPositions(taken positions) (gone []string, err error) {
 	if len(taken) == 0 {
 		return nil, nil
@@ -64,7 +64,7 @@ func (s *session) commitPositions(taken positions) (gone []string, err error) {
 // recall returns what the group has of the partitions that are ours; an offset of -1
 // is none. It tries until ctx ends, and then returns nothing.
 func (s *session) recall(ctx context.Context) positions {
-	trouble := intake.Troubles{Of: s.parker, Log: s.log.With("intake", s.name)}
+	trouble := source.Troubles{Of: s.parker, Log: s.log.With("source", s.name)}
 	for ctx.Err() == nil {
 		committed, err := s.committed(ctx)
 		if err == nil {

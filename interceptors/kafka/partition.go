@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // partition is one partition that is ours, while the session lasts. One
@@ -57,17 +57,17 @@ func (s *session) release(pg *page) {
 	s.pages.Put(pg)
 }
 
-// pagesInHand is how many pages there are: one is parked, one is fetched.
-const pagesInHand = 2
+// pagesInFlight is how many pages there are: one is parked, one is fetched.
+const pagesInFlight = 2
 
 // run reads and parks until ctx ends; nil then.
 func (p *partition) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	pages, turns := make(chan *page), make(chan struct{}, pagesInHand)
+	pages, turns := make(chan *page), make(chan struct{}, pagesInFlight)
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
-		f := fetcher{partition: p, troubles: intake.Troubles{Of: p.parker, Log: p.log}, of: p.start.topicID, epoch: p.start.epoch}
+		f := fetcher{partition: p, troubles: source.Troubles{Of: p.parker, Log: p.log}, of: p.start.topicID, epoch: p.start.epoch}
 		if err := f.run(ctx, pages, turns); err != nil {
 			end(err)
 		}

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // progress gathers how far partitions are parked, so that one commit serves
@@ -35,7 +35,7 @@ func (p *progress) mark(topic string, partition int, at position) {
 }
 
 // forget drops all marks of a topic, and those that are still to come: they are
-// of a log that is no more, and may lie within the one that has taken its place.
+// of a log that no longer exists, and may lie within the one that has taken its place.
 // It returns true the first time.
 func (p *progress) forget(topic string, gone bool) bool {
 	p.mu.Lock()
@@ -83,7 +83,7 @@ const commitPause = 50 * time.Millisecond
 // commit commits what is marked until ctx ends; nil then. With errLogLost one of
 // the topics was not there.
 func (s *session) commit(ctx context.Context) error {
-	trouble := intake.Troubles{Of: s.parker, Log: s.log.With("intake", s.name)}
+	trouble := source.Troubles{Of: s.parker, Log: s.log.With("source", s.name)}
 	for {
 		select {
 		case <-ctx.Done():
@@ -98,7 +98,7 @@ func (s *session) commit(ctx context.Context) error {
 			for _, topic := range gone {
 				s.progress.forget(topic, true)
 			}
-			s.log.Error("topics are no more, joining anew", "intake", s.name, "topics", gone)
+			s.log.Error("topics no longer exist, joining again", "source", s.name, "topics", gone)
 			return errLogLost
 		case err != nil:
 			trouble.Report("can't commit", err)
@@ -121,6 +121,6 @@ func (s *session) commit(ctx context.Context) error {
 func (s *session) commitLast() {
 	gone, err := s.commitPositions(s.progress.take())
 	if err != nil || len(gone) > 0 {
-		s.log.Warn("last commit of a generation failed, its records will be read again", "intake", s.name, "topics_gone", gone, "err", err)
+		s.log.Warn("last commit of a generation failed, its records will be read again", "source", s.name, "topics_gone", gone, "err", err)
 	}
 }

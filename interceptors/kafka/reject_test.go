@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // TestTooLargeToReject: whatever it is of a record that does not fit into the
@@ -30,7 +30,7 @@ func TestTooLargeToReject(t *testing.T) {
 	r.produceBatch(topic, 0, compress.Gzip, text("both", strings.Repeat("v", 5<<20), many(2000, "delaybridge-delay", "1h")...))
 	r.produce(topic, 0, text("k", "many", many(2000, "delaybridge-delay", "1h")...))
 	r.produce(topic, 0, text("k", "good", "delaybridge-delay", "1h"))
-	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects}))
+	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects}))
 	wants := []struct{ reason, left, key, value string }{
 		{"headers: are larger than 8192 bytes together", "key,value,headers", "", ""},
 		{"key: is longer than 1024 bytes", "key,value,headers", "", ""},
@@ -45,10 +45,10 @@ func TestTooLargeToReject(t *testing.T) {
 		}
 	}
 	r.store.await(t, 1)
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
-	if report := door.Report(); report.Rejected != uint64(len(wants)) || report.Parked != 1 || report.Retried != 0 {
+	if report := src.Report(); report.Rejected != uint64(len(wants)) || report.Parked != 1 || report.Retried != 0 {
 		t.Errorf("%+v", report)
 	}
 }
@@ -69,7 +69,7 @@ func TestTooLargeToSend(t *testing.T) {
 	r.produceBatch(topic, 0, compress.Gzip, text("k", strings.Repeat("v", 15<<20), "delaybridge-delay", "1h"))
 	r.produceBatch(topic, 0, compress.Gzip, text("k", strings.Repeat("v", 17<<20), "delaybridge-delay", "1h"))
 	r.produceBatch(topic, 0, compress.Gzip, text(strings.Repeat("k", 17<<20), "v", "delaybridge-delay", "1h"))
-	r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects, "request_timeout": "20s"}))
+	r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects, "request_timeout": "20s"}))
 	got := r.read(rejects, 3)
 	if f := got[0]; len(f.value) != 15<<20 || f.header("delaybridge-reject-left-out") != "(none)" {
 		t.Errorf("15 MiB: a value of %d bytes, headers %q", len(f.value), f.headers)
@@ -93,16 +93,16 @@ func (w *widest) Park(ctx context.Context, messages ...*core.Message) []core.Rec
 	return w.nowhere.Park(ctx, messages...)
 }
 
-// chunkOn is a chunk of an intake that needs no broker.
+// chunkOn is a chunk of a source that needs no broker.
 func chunkOn(t *testing.T, store core.Store, limits core.Limits) *chunk {
 	t.Helper()
-	door, err := New("door", []byte(`{"brokers": ["a:1"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop"}`),
+	src, err := New("src", []byte(`{"brokers": ["a:1"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop"}`),
 		core.NewInterceptor(store, limits, &core.Dispatcher{Name: "out"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newChunk(door.settings.batch, door.parker.In.Limits().MaxHeaders)
-	c.partition = &partition{session: newSession(&membership{member: newMember(door, nil, nil)}, nil), topic: "a", id: "k:door:a:0:"}
+	c := newChunk(src.settings.batch, src.parker.In.Limits().MaxHeaders)
+	c.partition = &partition{session: newSession(&membership{member: newMember(src, nil, nil)}, nil), topic: "a", id: "k:src:a:0:"}
 	return c
 }
 
@@ -124,10 +124,10 @@ func TestManyHeaders(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		err := c.park(t.Context(), &page)
 		runtime.ReadMemStats(&after)
-		refused, ok := errors.AsType[*intake.RefusedError](err)
+		refused, ok := errors.AsType[*source.RefusedError](err)
 		want := core.Invalidf("headers", "are more than %d", c.parker.In.Limits().MaxHeaders)
 		want.TooLarge = true
-		if invalid, is := errors.AsType[*core.InvalidError](err); !ok || !is || *invalid != *want || positionOf(refused.ID) != "k:door:a:0:0" {
+		if invalid, is := errors.AsType[*core.InvalidError](err); !ok || !is || *invalid != *want || positionOf(refused.ID) != "k:src:a:0:0" {
 			t.Errorf("%+v: got %v", limits, err)
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {

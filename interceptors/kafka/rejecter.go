@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // rejecter writes records that can't be parked to the reject topic. Safe for
@@ -51,7 +51,7 @@ const (
 
 // write returns nil when all of rejected, which are some of origins, are in the
 // reject topic, in all replicas that are in sync.
-func (r *rejecter) write(ctx context.Context, from *partition, origins []origin, rejected []intake.Rejection) error {
+func (r *rejecter) write(ctx context.Context, from *partition, origins []origin, rejected []source.Rejection) error {
 	to, err := r.choose(ctx, from.number)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (o *origin) size(f form) int {
 }
 
 // writeSome writes what belongs together, or else one by one.
-func (r *rejecter) writeSome(ctx context.Context, to int, from *partition, origins []origin, rejected []intake.Rejection) error {
+func (r *rejecter) writeSome(ctx context.Context, to int, from *partition, origins []origin, rejected []source.Rejection) error {
 	if len(rejected) > 1 {
 		records := make([]kafka.Record, len(rejected))
 		for n, one := range rejected {

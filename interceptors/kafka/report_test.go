@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/offsetcommit"
 	"github.com/segmentio/kafka-go/protocol/offsetfetch"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // refusing answers all that is asked with an error, until that is nil.
@@ -50,7 +50,7 @@ func TestReportTellsOfGroup(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				broker, broken := new(refusing), errors.New("broken")
 				broker.err.Store(&broken)
-				i := &Intake{name: "door", parker: &intake.Parker{Name: "door"}, log: slog.New(slog.DiscardHandler)}
+				i := &Source{name: "src", parker: &source.Parker{Name: "src"}, log: slog.New(slog.DiscardHandler)}
 				i.settings.topics, i.settings.requestTimeout = []string{"t"}, time.Second
 				m := newMember(i, &kafka.Client{Addr: kafka.TCP("a:1"), Transport: broker}, nil)
 				generation := &kafka.Generation{GroupID: "g", Assignments: map[string][]kafka.PartitionAssignment{"t": {{ID: 0}}}}

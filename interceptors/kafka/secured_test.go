@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"crypto/ecdsa"
@@ -32,7 +32,7 @@ func TestSecured(t *testing.T) {
 			topic, rejects := r.topic(".delayed", 2), r.topic(".rejected", 1)
 			safe := map[string]any{"brokers": []string{addr}, "reject_topic": rejects,
 				"tls": map[string]any{"ca": ca}, "sasl": map[string]any{"mechanism": "plain", "username": "reader", "password": "correct horse"}}
-			door := r.run(r.intake([]string{topic}, safe))
+			src := r.run(r.source([]string{topic}, safe))
 			for n := range 5 {
 				r.fill(topic, 2, n*100, (n+1)*100)
 				r.store.await(t, (n+1)*100)
@@ -40,14 +40,14 @@ func TestSecured(t *testing.T) {
 			}
 			r.produce(topic, 0, text("k", "untagged"))
 			r.read(rejects, 1)
-			if err := door.stop(); err != nil {
+			if err := src.stop(); err != nil {
 				t.Error(err)
 			}
 			wantOnce(t, r.store, 500)
 
 			wrong := map[string]any{"brokers": []string{addr}, "tls": map[string]any{"ca": ca},
 				"sasl": map[string]any{"mechanism": "plain", "username": "reader", "password": "wrong"}}
-			if err := r.run(r.intake([]string{topic}, wrong)).stop(); err != nil { // it waits for an operator
+			if err := r.run(r.source([]string{topic}, wrong)).stop(); err != nil { // it waits for an operator
 				t.Error(err)
 			}
 		})

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // session is the work of one generation of the group: the partitions that are
@@ -37,7 +37,7 @@ func newSession(m *membership, generation *kafka.Generation) *session {
 
 // run reads all partitions until ctx ends, or with errTopicsChanged or errLogLost,
 // and returns when nothing of it is at work any more. Another error ends the
-// intake.
+// source.
 func (s *session) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -49,7 +49,7 @@ func (s *session) run(ctx context.Context) error {
 	}
 	s.setPartitions(partitions)
 	defer s.setPartitions(nil)
-	s.log.Info("intake has its partitions", "intake", s.name, "group", s.settings.group, "generation", s.generation.ID, "partitions", len(partitions))
+	s.log.Info("source has its partitions", "source", s.name, "group", s.settings.group, "generation", s.generation.ID, "partitions", len(partitions))
 
 	var readers, others sync.WaitGroup
 	for _, p := range partitions {
@@ -84,8 +84,8 @@ func (s *session) partition(topic string, number int, start position) *partition
 		start = position{point: point{s.place(topic, number), -1}}
 	}
 	p := &partition{session: s, topic: topic, number: number, start: start,
-		id:  intake.SourceID("k", s.name, topic, strconv.Itoa(number)) + ":",
-		log: s.log.With("intake", s.name, "topic", topic, "partition", number)}
+		id:  source.PlaceID("k", s.name, topic, strconv.Itoa(number)) + ":",
+		log: s.log.With("source", s.name, "topic", topic, "partition", number)}
 	p.parked.Store(max(start.offset, 0))
 	return p
 }

@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"encoding/binary"

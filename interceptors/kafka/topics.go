@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 var errTopicsChanged = errors.New("topics have changed")
@@ -76,7 +76,7 @@ const (
 // They are from before the group is joined, and partitions are shared out after
 // that: what comes to be in between differs from them, and so is found.
 func (m *member) awaitTopics(ctx context.Context) topicCounts {
-	trouble := intake.Troubles{Of: m.parker, Log: m.log.With("intake", m.name)}
+	trouble := source.Troubles{Of: m.parker, Log: m.log.With("source", m.name)}
 	for pause := time.Duration(0); ctx.Err() == nil; pause = awaitEvery {
 		counts, err := m.countTopics(ctx)
 		if err != nil {
@@ -100,7 +100,7 @@ func (m *member) awaitTopics(ctx context.Context) topicCounts {
 func (m *member) logMissing(counts topicCounts) {
 	missing := slices.DeleteFunc(slices.Clone(m.settings.topics), func(topic string) bool { return !counts.missing(topic) })
 	if len(missing) > 0 && !slices.Equal(missing, m.missing) {
-		m.log.Warn("topics do not exist, they are read once they do", "intake", m.name, "topics", missing)
+		m.log.Warn("topics do not exist, they are read once they do", "source", m.name, "topics", missing)
 	}
 	m.missing = missing
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 func TestMorePartitions(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
-	door := r.run(r.intake([]string{topic}, nil))
+	src := r.run(r.source([]string{topic}, nil))
 	r.fill(topic, 1, 0, 10)
 	r.store.await(t, 10)
 	r.grow(topic, 3)
-	waitFor(t, "it has all three", func() bool { return assigned(door) == 3 })
+	waitFor(t, "it has all three", func() bool { return assigned(src) == 3 })
 	r.fill(topic, 3, 10, 40)
 	r.store.await(t, 40)
 	wantOnce(t, r.store, 40)
@@ -58,14 +58,14 @@ func (h atRecord) WithAttrs(attrs []slog.Attr) slog.Handler {
 func TestMorePartitionsMeanwhile(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
-	shared := func(record slog.Record) bool { return record.Message == "intake has its partitions" }
+	shared := func(record slog.Record) bool { return record.Message == "source has its partitions" }
 	log := slog.New(atRecord{r.logger().Handler(), shared, sync.OnceFunc(func() { r.grow(topic, 3) })})
-	made, err := New("door", r.config([]string{topic}, nil), r.interceptor(), log)
+	made, err := New("src", r.config([]string{topic}, nil), r.interceptor(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := r.run(made)
-	waitFor(t, "it has all three", func() bool { return assigned(door) == 3 })
+	src := r.run(made)
+	waitFor(t, "it has all three", func() bool { return assigned(src) == 3 })
 	r.fill(topic, 3, 0, 30)
 	r.store.await(t, 30)
 	wantOnce(t, r.store, 30)

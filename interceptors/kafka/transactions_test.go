@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func TestTransactions(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, servers.Kafka(t, servers.KafkaOptions{}))
 	topic := r.topic(".delayed", 1)
-	door := r.run(r.intake([]string{topic}, nil))
+	src := r.run(r.source([]string{topic}, nil))
 	a, b := r.producer("a"), r.producer("b")
 	a.send(topic, "0")
 	a.end(true)
@@ -36,7 +36,7 @@ func TestTransactions(t *testing.T) {
 	b.end(false)
 	r.produce(topic, 0, text("k", "4", "delaybridge-delay", "1h"))
 	r.store.await(t, 5)
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, 5)

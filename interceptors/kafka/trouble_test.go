@@ -1,6 +1,6 @@
 //go:build unix
 
-package kafkadoor
+package kafkasource
 
 import (
 	"context"
@@ -44,9 +44,9 @@ func TestRebalance(t *testing.T) {
 	produced := 0
 	fill := func() { r.fill(topic, partitions, produced, produced+2000); produced += 2000 }
 	fill()
-	first := r.run(r.intake([]string{topic}, nil))
+	first := r.run(r.source([]string{topic}, nil))
 	r.store.await(t, 100)
-	second := r.run(r.intake([]string{topic}, nil))
+	second := r.run(r.source([]string{topic}, nil))
 	fill()
 	waitFor(t, "both have partitions", func() bool { return assigned(first) == 2 && assigned(second) == 2 })
 	fill()
@@ -64,7 +64,7 @@ func TestRebalance(t *testing.T) {
 	t.Logf("first %+v, second %+v", first.Report(), second.Report())
 
 	// What was committed at the end is not read again.
-	third := r.run(r.intake([]string{topic}, nil))
+	third := r.run(r.source([]string{topic}, nil))
 	fill()
 	r.store.await(t, produced)
 	waitFor(t, "the third is through", func() bool { return third.Report().Parked+third.Report().Duplicates >= 2000 })
@@ -94,7 +94,7 @@ func TestKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic(".delayed", 2)
-	victim := r.intake([]string{topic}, hasty(nil))
+	victim := r.source([]string{topic}, hasty(nil))
 	var net cable
 	victim.settings.dial = net.dial
 	dying := r.run(victim)
@@ -109,7 +109,7 @@ func TestKilled(t *testing.T) {
 	r.fill(topic, 2, 0, 3000)
 	r.store.await(t, 1500)
 	dying.stop()
-	next := r.run(r.intake([]string{topic}, hasty(nil)))
+	next := r.run(r.source([]string{topic}, hasty(nil)))
 	r.store.await(t, 3000)
 	waitFor(t, "all is read", func() bool { return next.Report().Lag == 0 && next.Report().Parked > 0 })
 	if err := next.stop(); err != nil {
@@ -122,19 +122,19 @@ func TestKilled(t *testing.T) {
 	t.Logf("the victim %+v, the next %+v", dying.Report(), next.Report())
 }
 
-// TestBrokerAway: a broker that comes back is read from where it was.
-func TestBrokerAway(t *testing.T) {
+// TestBrokerUnreachable: a broker that comes back is read from where it was.
+func TestBrokerUnreachable(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, servers.Kafka(t, servers.KafkaOptions{}))
 	topic := r.topic(".delayed", 2)
-	door := r.run(r.intake([]string{topic}, hasty(nil)))
+	src := r.run(r.source([]string{topic}, hasty(nil)))
 	r.fill(topic, 2, 0, 1000)
 	r.store.await(t, 1000)
 	r.Node(0).Kill()
 	r.Node(0).Start()
 	r.fill(topic, 2, 1000, 2000) // some of it maybe twice, as the test's producer tries again
-	waitFor(t, "all is read", func() bool { return door.Report().Lag == 0 && door.ends(r, topic) })
-	if err := door.stop(); err != nil {
+	waitFor(t, "all is read", func() bool { return src.Report().Lag == 0 && src.ends(r, topic) })
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	wantAllOf(t, r, topic, 2)
@@ -177,7 +177,7 @@ func wantAllOf(t testing.TB, r *rig, topic string, partitions int) {
 			t.Fatal(err)
 		}
 		for offset := range end {
-			if id := fmt.Sprintf("k:door:%s:%d:%d", topic, partition, offset); !parked[id] {
+			if id := fmt.Sprintf("k:src:%s:%d:%d", topic, partition, offset); !parked[id] {
 				t.Fatalf("%s is not parked", id)
 			}
 		}
@@ -188,15 +188,15 @@ func wantAllOf(t testing.TB, r *rig, topic string, partitions int) {
 	}
 }
 
-// TestNotThereYet: an intake may be started before Kafka and before its topics.
+// TestNotThereYet: a source may be started before Kafka and before its topics.
 func TestNotThereYet(t *testing.T) {
 	r := newRig(t)
-	nowhere := r.intake([]string{r.name + ".delayed"}, map[string]any{"brokers": []string{"127.0.0.1:1"}})
+	nowhere := r.source([]string{r.name + ".delayed"}, map[string]any{"brokers": []string{"127.0.0.1:1"}})
 	idle := r.run(nowhere)
 	if err := idle.stop(); err != nil {
 		t.Error(err)
 	}
-	r.run(r.intake([]string{r.name + ".delayed"}, nil))
+	r.run(r.source([]string{r.name + ".delayed"}, nil))
 	topic := r.topic(".delayed", 1)
 	r.fill(topic, 1, 0, 10)
 	r.store.await(t, 10)
@@ -206,28 +206,28 @@ func TestNotThereYet(t *testing.T) {
 func TestOneNotThereYet(t *testing.T) {
 	r := newRig(t)
 	there := r.topic(".delayed", 2)
-	door := r.run(r.intake([]string{r.name + ".later", there}, nil))
+	src := r.run(r.source([]string{r.name + ".later", there}, nil))
 	r.fill(there, 2, 0, 10)
 	r.store.await(t, 10)
 	later := r.topic(".later", 1)
 	r.fill(later, 1, 10, 20)
 	r.store.await(t, 20)
-	waitFor(t, "three partitions are read", func() bool { return assigned(door) == 3 })
+	waitFor(t, "three partitions are read", func() bool { return assigned(src) == 3 })
 	wantOnce(t, r.store, 20)
 }
 
-// TestSilentBroker: one that never answers does not keep an intake from ending.
+// TestSilentBroker: one that never answers does not keep a source from ending.
 func TestSilentBroker(t *testing.T) {
 	address, taken := silent(t)
 	in := core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"})
-	door, err := New("door", json.RawMessage(`{"brokers": ["`+address+`"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop", "request_timeout": "10m"}`), in, nil)
+	src, err := New("src", json.RawMessage(`{"brokers": ["`+address+`"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop", "request_timeout": "10m"}`), in, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	door.settings.stopGrace = 50 * time.Millisecond
+	src.settings.stopGrace = 50 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- door.Run(ctx) }()
+	go func() { done <- src.Run(ctx) }()
 	<-taken
 	cancel()
 	select {
@@ -246,11 +246,11 @@ func TestStart(t *testing.T) {
 	topic := r.topic(".delayed", 1)
 	r.fill(topic, 1, 0, 10)
 	late := map[string]any{"start": "latest"}
-	door := r.run(r.intake([]string{topic}, late))
-	waitFor(t, "it has begun", func() bool { return assigned(door) == 1 && door.position() == 10 })
-	door.stop()
+	src := r.run(r.source([]string{topic}, late))
+	waitFor(t, "it has begun", func() bool { return assigned(src) == 1 && src.position() == 10 })
+	src.stop()
 	r.produce(topic, 0, text("k", "0", "delaybridge-delay", "1h"))
-	r.run(r.intake([]string{topic}, late))
+	r.run(r.source([]string{topic}, late))
 	r.store.await(t, 1)
 	wantOnce(t, r.store, 1)
 }
@@ -282,7 +282,7 @@ func TestCompressed(t *testing.T) {
 		}
 		r.produceBatch(topic, 0, compression, text("bomb", strings.Repeat("0", 16<<20), "delaybridge-delay", "1h"), text("innocent", "too", "delaybridge-delay", "1h"))
 	}
-	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects, "max_batch_bytes": 8 << 20}))
+	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects, "max_batch_bytes": 8 << 20}))
 	r.store.await(t, n)
 	for _, f := range r.read(rejects, 4) {
 		first, _ := strconv.Atoi(f.header("delaybridge-source-offset"))
@@ -291,7 +291,7 @@ func TestCompressed(t *testing.T) {
 			t.Errorf("rejected %q", f.headers)
 		}
 	}
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, n)
@@ -308,7 +308,7 @@ func TestLargeBatch(t *testing.T) {
 	large("0", 2<<20)
 	large("lost", 6<<20)
 	r.produce(topic, 0, text("k", "1", "delaybridge-delay", "1h"))
-	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects, "fetch_bytes": 1 << 20, "max_batch_bytes": 4 << 20}))
+	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects, "fetch_bytes": 1 << 20, "max_batch_bytes": 4 << 20}))
 	r.store.await(t, 2)
 	got := r.read(rejects, 2)
 	if got[0].header("delaybridge-reject-left-out") != "value" || got[0].header("delaybridge-source-offset") != "1" {
@@ -317,7 +317,7 @@ func TestLargeBatch(t *testing.T) {
 	if got[1].header("delaybridge-source-offset") != "2" || got[1].header("delaybridge-source-last-offset") != "3" || got[1].value != nil {
 		t.Errorf("second: %q", got[1].headers)
 	}
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, 2)

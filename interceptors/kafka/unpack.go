@@ -1,4 +1,4 @@
-package kafkadoor
+package kafkasource
 
 import (
 	"bytes"
@@ -55,7 +55,7 @@ func (u *unpacker) unpack(b *batch, buffer []byte) (unpacked []byte, err error) 
 	}
 	switch {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		err := core.Invalidf("batch", "asks for a window of zstd larger than %d bytes; max_batch_bytes in the settings of the intake can allow it", max(u.most, leastWindow))
+		err := core.Invalidf("batch", "asks for a window of zstd larger than %d bytes; max_batch_bytes in the settings of the source can allow it", max(u.most, leastWindow))
 		err.TooLarge = true
 		return buffer, err
 	case len(unpacked) > u.most, errors.Is(err, errLarger), errors.Is(err, zstd.ErrDecoderSizeExceeded):

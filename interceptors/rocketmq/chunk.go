@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -8,14 +8,14 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/dialect"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // chunk is what is parked at once. Its memory is used again and again: the
 // store keeps none of it.
 type chunk struct {
 	*queue
-	items    []intake.Item
+	items    []source.Item
 	messages []core.Message
 	records  []record // what items come from, for the reject topic
 	size     int      // bytes of bodies
@@ -23,7 +23,7 @@ type chunk struct {
 
 	headers []core.Header // of all messages
 	heard   []dialect.Header
-	names   intake.Names
+	names   source.Names
 	text    []byte // to make IDs in
 }
 
@@ -32,8 +32,8 @@ const maxChunkBytes = 1 << 20
 
 func newChunk(q *queue) *chunk {
 	most := q.settings.batch
-	return &chunk{queue: q, upTo: -1, names: make(intake.Names), messages: make([]core.Message, most),
-		items: make([]intake.Item, 0, most), records: make([]record, 0, most)}
+	return &chunk{queue: q, upTo: -1, names: make(source.Names), messages: make([]core.Message, most),
+		items: make([]source.Item, 0, most), records: make([]record, 0, most)}
 }
 
 // add adds the messages of a page, and parks what gets too much. An error means
@@ -68,7 +68,7 @@ func (c *chunk) addRecord(r record) {
 	m := &c.messages[len(c.items)]
 	*m = core.Message{Key: p.sharding}
 	err := c.fill(m, &r, &p)
-	c.items = append(c.items, intake.Item{Message: m, Err: err})
+	c.items = append(c.items, source.Item{Message: m, Err: err})
 	c.records = append(c.records, r)
 	c.size += len(m.Body)
 }
@@ -78,7 +78,7 @@ func (s *settings) wants(tag []byte) bool {
 }
 
 func (c *chunk) fill(m *core.Message, r *record, p *properties) (err error) {
-	from := intake.Source{Topic: c.topic, Sent: r.sent(), ID: c.idOf(r)}
+	from := source.Source{Topic: c.topic, Sent: r.sent(), ID: c.idOf(r)}
 	if m.Body, err = r.content(c.parker.In.Limits().MaxBody); err != nil {
 		m.ID = from.ID
 		return err
@@ -170,11 +170,11 @@ func (c *chunk) at(index int) string {
 	return fmt.Sprintf("topic %s, broker %s, queue %d, offset %d", c.topic, c.broker, c.number, c.records[index].offset)
 }
 
-func (c *chunk) rejectTo() func(context.Context, []intake.Rejection) error {
+func (c *chunk) rejectTo() func(context.Context, []source.Rejection) error {
 	if c.rejecter == nil {
 		return nil
 	}
-	return func(ctx context.Context, rejected []intake.Rejection) error {
+	return func(ctx context.Context, rejected []source.Rejection) error {
 		return c.rejecter.write(ctx, c.place, c.records, rejected)
 	}
 }

@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -16,7 +16,7 @@ type cluster struct {
 	notice   func(code int) // is told of what brokers ask
 
 	mu      sync.Mutex
-	doors   map[string]*entrance // by address
+	ports   map[string]*gateway // by address
 	closed  bool
 	readers sync.WaitGroup
 
@@ -24,8 +24,8 @@ type cluster struct {
 	brokers   map[string]string // addresses by name
 }
 
-// entrance is the way to one address.
-type entrance struct {
+// gateway is the way to one address.
+type gateway struct {
 	mu     sync.Mutex // held while dialling
 	link   *link
 	failed time.Time // the last dial
@@ -36,16 +36,16 @@ type entrance struct {
 const failureHolds = 200 * time.Millisecond
 
 func newCluster(s *settings, notice func(code int)) *cluster {
-	return &cluster{settings: s, notice: notice, doors: make(map[string]*entrance), brokers: make(map[string]string)}
+	return &cluster{settings: s, notice: notice, ports: make(map[string]*gateway), brokers: make(map[string]string)}
 }
 
 // close ends all connections and waits until nothing is at work any more.
 func (c *cluster) close() {
 	c.mu.Lock()
 	c.closed = true
-	doors := c.doors
+	ports := c.ports
 	c.mu.Unlock()
-	for _, e := range doors {
+	for _, e := range ports {
 		e.mu.Lock()
 		if e.link != nil {
 			e.link.fail(errClosed)
@@ -95,7 +95,7 @@ func (c *cluster) addressOf(broker string) (string, error) {
 }
 
 func (c *cluster) link(ctx context.Context, address string) (*link, error) {
-	e, err := c.entrance(address)
+	e, err := c.gateway(address)
 	if err != nil {
 		return nil, err
 	}
@@ -132,16 +132,16 @@ func (c *cluster) start(l *link) error {
 	return nil
 }
 
-func (c *cluster) entrance(address string) (*entrance, error) {
+func (c *cluster) gateway(address string) (*gateway, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, errClosed
 	}
-	e := c.doors[address]
+	e := c.ports[address]
 	if e == nil {
-		e = &entrance{}
-		c.doors[address] = e
+		e = &gateway{}
+		c.ports[address] = e
 	}
 	return e, nil
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"log/slog"
@@ -15,7 +15,7 @@ func TestCommittedAgain(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic("-delayed", 1)
 	r.fill(topic, 1, 5)
-	r.run(r.intake([]string{topic}, nil))
+	r.run(r.source([]string{topic}, nil))
 	r.checkOnce(1, 5)
 	eventually(t, "the commit", func() bool { return r.committed(topic, 0) == 5 })
 	fields := map[string]string{"consumerGroup": r.name, "topic": topic, "queueId": "0", "commitOffset": "2"}
@@ -28,8 +28,8 @@ func TestCommittedAgain(t *testing.T) {
 // TestMarkedMeanwhile: what a commit could not tell a broker is with the other
 // marks again, which a queue adds to. The race detector is part of the test.
 func TestMarkedMeanwhile(t *testing.T) {
-	i := &Intake{name: "door", log: slog.New(slog.DiscardHandler)}
-	m := &member{Intake: i, progress: newProgress(), cluster: newCluster(&i.settings, nil)} // which knows no broker
+	i := &Source{name: "src", log: slog.New(slog.DiscardHandler)}
+	m := &member{Source: i, progress: newProgress(), cluster: newCluster(&i.settings, nil)} // which knows no broker
 	const last = 1000
 	at := []place{{topic: "t", broker: "b", number: 0}, {topic: "t", broker: "b", number: 1}}
 	var marking sync.WaitGroup

@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"bytes"
@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // config is the configuration as written; see the package documentation.
 type config struct {
-	intake.Config
+	source.Config
 	NameServers    []string `json:"name_servers"`
 	Topics         []string `json:"topics"`
 	Tags           []string `json:"tags"`
@@ -96,7 +96,7 @@ func explain(err error) error {
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of a RocketMQ intake")
+			return core.Invalidf(core.Shorten(field, 64), "is not a setting of a RocketMQ source")
 		}
 	}
 	return core.Invalidf("config", "is not a JSON object")
@@ -166,7 +166,7 @@ func (c *config) checkTopics(s *settings) error {
 			return err
 		}
 		if slices.Contains(s.topics[:n], topic) {
-			return core.Invalidf(field, "is there twice")
+			return core.Invalidf(field, "appears twice")
 		}
 	}
 	switch {
@@ -208,7 +208,7 @@ func (c *config) checkTags(s *settings) error {
 		case tag == "" || tag == "*" || len(tag) > maxTagLen || strings.ContainsFunc(tag, notPrintable) || strings.Contains(tag, "|"):
 			return core.Invalidf(field, "must be one tag of printable ASCII without spaces and |; leave tags out to read all")
 		case slices.Contains(s.tags[:n], tag):
-			return core.Invalidf(field, "is there twice")
+			return core.Invalidf(field, "appears twice")
 		}
 	}
 	return nil

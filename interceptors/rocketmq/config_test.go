@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"encoding/json"
@@ -101,13 +101,13 @@ func TestBadConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = New("door", raw, in, nil)
+		_, err = New("src", raw, in, nil)
 		if invalid, ok := errors.AsType[*core.InvalidError](err); !ok || invalid.Field != test.field {
 			t.Errorf("%s: %v, want an error of %s", test.more, err, test.field)
 		}
 	}
 	for _, raw := range []string{``, `[]`, `{} {}`, `null x`} {
-		if _, err := New("door", json.RawMessage(raw), in, nil); err == nil {
+		if _, err := New("src", json.RawMessage(raw), in, nil); err == nil {
 			t.Errorf("%q is taken", raw)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"strconv"
@@ -29,7 +29,7 @@ func checkDelays(t *testing.T, r *rig, timers bool) {
 	r.send(topic, 0, "ms", props("TIMER_DELAY_MS", "2000"))
 	r.send(topic, 0, "s", props("TIMER_DELAY_SEC", "2"))
 	r.sendBatch(topic, 0, one{"batch", props("DELAY", "18")}, one{"batch at", props("TIMER_DELIVER_MS", strconv.FormatInt(hour.UnixMilli(), 10))})
-	r.run(r.intake([]string{topic}, nil))
+	r.run(r.source([]string{topic}, nil))
 	wants := map[string]core.Message{
 		"level": {}, "level and ours": {Delay: time.Hour}, "ours": {Delay: 2 * time.Hour}, "no level": {Delay: 3 * time.Hour},
 		"at": {}, "ms": {}, "s": {}, "batch": {Delay: 2 * time.Hour}, "batch at": {DeliverAt: hour},

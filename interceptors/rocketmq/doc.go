@@ -1,4 +1,4 @@
-// Package rocketmqdoor takes delayed messages from topics of Apache RocketMQ 4.9
+// Package rocketmqsource takes delayed messages from topics of Apache RocketMQ 4.9
 // and 5.x, as a member of a consumer group, by the remoting protocol (name servers
 // on 9876, brokers on 10911). Producers keep their client and say by user
 // properties when a message is due.
@@ -8,7 +8,7 @@
 // the options "keys" and "tags" of a RocketMQ sink, or headers. What else there
 // is belongs to clients and brokers and is left out, such as UNIQ_KEY, TRACE_ON
 // and what replies need; so are properties about scheduling. Of a property that
-// is there twice the last counts, and an empty one is none, as for any consumer.
+// appears twice the last counts, and an empty one is none, as for any consumer.
 // Compressed bodies are decompressed. What is beyond the limits of a message (a
 // sharding key or KEYS of more than 1,024 bytes, say) is rejected.
 //
@@ -18,14 +18,14 @@
 //
 // # Settings
 //
-// Besides those of package intake, whose dialects are native and rocketmq by
+// Besides those of package source, whose dialects are native and rocketmq by
 // default:
 //
 //	name_servers     host:port of one or more name servers of one cluster; required
 //	topics           to read from; required
 //	tags             reads messages with one of these tags only; the others are
 //	                 passed over for good. Without it all are read
-//	group            the consumer group, of intakes with these same settings only;
+//	group            the consumer group, of sources with these same settings only;
 //	                 delaybridge. A broker that makes no groups by itself
 //	                 (autoCreateSubscriptionGroup=false) must know it
 //	namespace        goes before topics and group, as that of the RocketMQ sink
@@ -44,8 +44,8 @@
 //
 // # Delays that RocketMQ honours itself
 //
-// The topic that an intake reads is a topic like any other, so a broker acts on
-// its own properties before the intake sees the message:
+// The topic that a source reads is a topic like any other, so a broker acts on
+// its own properties before the source sees the message:
 //
 //	                                 4.9                   5.x
 //	DELAY (setDelayTimeLevel)        waits in the broker   waits in the broker
@@ -95,15 +95,15 @@
 // one connection. Members share queues out as RocketMQ's own clients do, every ten
 // seconds and when a broker tells of a change; one that is killed is missed at
 // once, one that hangs after two minutes. While the store fails the same messages
-// are tried again, ever slower, and nothing is fetched beyond what is in hand.
+// are tried again, ever slower, and nothing is fetched beyond what is in flight.
 //
 // A broker gives 32 messages of a queue at once, and 8 if it must read them from
 // disk (maxTransferCountOnMessageInMemory and -InDisk), so more queues are read
 // faster than one.
 //
 // Where a broker does not have the next offset any more, because it has deleted
-// or lost messages, the intake goes on where the broker says, and logs an error.
+// or lost messages, the source goes on where the broker says, and logs an error.
 //
-// An intake does not obey a reset of its offsets (resetOffsetByTime) while it
+// A source does not obey a reset of its offsets (resetOffsetByTime) while it
 // runs: stop all of the group first. There is no TLS.
-package rocketmqdoor
+package rocketmqsource

@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"testing"

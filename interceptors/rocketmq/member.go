@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -12,27 +12,27 @@ import (
 	"sync"
 	"time"
 
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // member is this instance in the consumer group, while Run lasts. Brokers know
 // the members by their heartbeats, and each member finds out for itself which
 // queues are its own.
 type member struct {
-	*Intake
+	*Source
 	id       string
 	cluster  *cluster
 	progress *progress
 	rejecter *rejecter               // nil: there is no reject topic
-	end      context.CancelCauseFunc // ends the intake
+	end      context.CancelCauseFunc // ends the source
 	moved    chan struct{}           // holds a token when members have come or gone
 	version  int64                   // of the subscription
 
 	reading  map[place]*reading
-	troubles intake.Troubles
+	troubles source.Troubles
 
 	mu    sync.Mutex
-	cause error // why the intake can't go on
+	cause error // why the source can't go on
 }
 
 // reading is a queue that is ours.
@@ -43,7 +43,7 @@ type reading struct {
 }
 
 const (
-	// heartbeatEvery is also how often queues are shared out anew. Brokers drop
+	// heartbeatEvery is also how often queues are shared out again. Brokers drop
 	// a member after two minutes of silence, or when its connection ends.
 	heartbeatEvery = 10 * time.Second
 	retryEvery     = time.Second
@@ -52,9 +52,9 @@ const (
 	maxAsking = 16
 )
 
-func newMember(i *Intake, end context.CancelCauseFunc) *member {
-	m := &member{Intake: i, end: end, moved: make(chan struct{}, 1), version: time.Now().UnixMilli(),
-		progress: newProgress(), reading: make(map[place]*reading), troubles: intake.Troubles{Of: i.parker, Log: i.log.With("intake", i.name)}}
+func newMember(i *Source, end context.CancelCauseFunc) *member {
+	m := &member{Source: i, end: end, moved: make(chan struct{}, 1), version: time.Now().UnixMilli(),
+		progress: newProgress(), reading: make(map[place]*reading), troubles: source.Troubles{Of: i.parker, Log: i.log.With("source", i.name)}}
 	host, _ := os.Hostname() // for people only
 	m.id = fmt.Sprintf("%s@%d#%s#%016x", host, os.Getpid(), i.name, rand.Uint64())
 	m.cluster = newCluster(&i.settings, func(code int) {
@@ -309,11 +309,11 @@ func (m *member) changed() {
 		now = append(now, r.queue)
 	}
 	m.setQueues(now)
-	m.log.LogAttrs(context.Background(), slog.LevelInfo, "intake has its queues", slog.String("intake", m.name),
+	m.log.LogAttrs(context.Background(), slog.LevelInfo, "source has its queues", slog.String("source", m.name),
 		slog.String("group", m.settings.group), slog.Int("queues", len(now)))
 }
 
-// fail ends the intake.
+// fail ends the source.
 func (m *member) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -335,14 +335,14 @@ func (m *member) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if open := m.commitOnce(ctx, m.progress.take()); len(open) > 0 {
-		m.log.Warn("last commit failed, messages will be read again", "intake", m.name, "queues", len(open))
+		m.log.Warn("last commit failed, messages will be read again", "source", m.name, "queues", len(open))
 	}
 	fields := map[string]string{"clientID": m.id, "consumerGroup": m.settings.group}
 	var leaving sync.WaitGroup
 	for _, broker := range m.cluster.known() {
 		leaving.Go(func() {
 			if _, err := m.cluster.askBroker(ctx, broker, request{code: requestLeave, fields: fields}); err != nil {
-				m.log.Debug("broker was not told that the intake ends", "intake", m.name, "broker", broker, "err", err)
+				m.log.Debug("broker was not told that the source ends", "source", m.name, "broker", broker, "err", err)
 			}
 		})
 	}

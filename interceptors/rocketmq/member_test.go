@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 func TestFrozenBrokersHoldUpNoHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const count = 12
-		i := &Intake{name: "door", log: slog.New(slog.DiscardHandler)}
+		i := &Source{name: "src", log: slog.New(slog.DiscardHandler)}
 		i.settings.requestTimeout = 3 * time.Second
 		i.settings.dial = func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()

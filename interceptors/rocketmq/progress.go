@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -114,7 +114,7 @@ func (m *member) commitGone(ctx context.Context, gone []*reading) {
 	m.commitOnce(ctx, m.progress.takeOf(gone)) // if that fails, the next member knows the messages by their IDs
 }
 
-// commitAgain has the places of all queues committed anew: another member that
+// commitAgain has the places of all queues committed again: another member that
 // had a queue before may have committed later than we did.
 func (m *member) commitAgain() {
 	for _, r := range m.reading {
@@ -143,7 +143,7 @@ func (m *member) commitOnce(ctx context.Context, taken map[place]int64) map[plac
 					for _, p := range places[n:] {
 						open[p] = taken[p]
 					}
-					m.log.Debug("commit failed", "intake", m.name, "err", err)
+					m.log.Debug("commit failed", "source", m.name, "err", err)
 					return
 				}
 			}

@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // The properties that a message has besides those of its user.
@@ -59,9 +59,9 @@ func wish(h core.Header) bool {
 }
 
 // sortProperties appends the user's to headers, which it returns too; of a name
-// that is there twice the last counts, and one without a value is none, as for
+// that appears twice the last counts, and one without a value is none, as for
 // every consumer.
-func sortProperties(raw []byte, headers []core.Header, known intake.Names) (p properties, grown []core.Header) {
+func sortProperties(raw []byte, headers []core.Header, known source.Names) (p properties, grown []core.Header) {
 	start, passed := len(headers), false
 	for len(raw) > 0 {
 		var name, value []byte

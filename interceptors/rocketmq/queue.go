@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // queue is one queue that is ours. One goroutine fetches, another parks.
@@ -18,7 +18,7 @@ type queue struct {
 	place
 	id       string // begins the IDs of its messages
 	backlog  *backlog
-	troubles intake.Troubles // of fetching
+	troubles source.Troubles // of fetching
 
 	end, parked atomic.Int64 // after the last message there is, and after the last that is parked
 	begun       atomic.Bool  // parked is known
@@ -26,18 +26,18 @@ type queue struct {
 
 func newQueue(m *member, p place) *queue {
 	return &queue{member: m, place: p, backlog: newBacklog(), id: sourceID(m.name, p),
-		troubles: intake.Troubles{Of: m.parker, Log: m.log.With("intake", m.name, "topic", p.topic, "broker", p.broker, "queue", p.number)}}
+		troubles: source.Troubles{Of: m.parker, Log: m.log.With("source", m.name, "topic", p.topic, "broker", p.broker, "queue", p.number)}}
 }
 
 // timeLen is room for the time that goes into IDs besides the offset.
 const timeLen = 12
 
-// sourceID begins the IDs of a queue's messages: with what intake.SourceID
+// sourceID begins the IDs of a queue's messages: with what source.SourceID
 // makes, if there is room for the time too.
 func sourceID(name string, p place) string {
-	id := intake.SourceID("r", name, p.topic, p.broker, strconv.Itoa(p.number))
+	id := source.PlaceID("r", name, p.topic, p.broker, strconv.Itoa(p.number))
 	if len(id) > core.MaxIDLen-20-timeLen {
-		id = intake.SourceID("r", id, "\x00") // which makes a hash of it
+		id = source.PlaceID("r", id, "\x00") // which makes a hash of it
 	}
 	return id + ":"
 }
@@ -125,7 +125,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// begin finds out where to begin, and commits it: else an intake that reads
+// begin finds out where to begin, and commits it: else a source that reads
 // nothing before its end would begin elsewhere the next time. False: ctx has
 // ended.
 func (q *queue) begin(ctx context.Context) (offset int64, ok bool) {
@@ -207,8 +207,8 @@ func (q *queue) pull(ctx context.Context, from int64) (p page, pause time.Durati
 			return p, 0, fmt.Errorf("broker gives messages and no offset after %d", from)
 		}
 	case codeOffsetMoved:
-		q.log.Error("messages at this offset are not there any more, the intake goes on where the broker says",
-			"intake", q.name, "topic", q.topic, "broker", q.broker, "queue", q.number, "offset", from, "next", p.next)
+		q.log.Error("messages at this offset are not there any more, the source goes on where the broker says",
+			"source", q.name, "topic", q.topic, "broker", q.broker, "queue", q.number, "offset", from, "next", p.next)
 	}
 	if p.next == from {
 		pause = emptyPause

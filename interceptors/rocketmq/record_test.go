@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // encode makes what a broker answers of one message.
@@ -72,7 +72,7 @@ func FuzzNextRecord(f *testing.F) {
 			if len(after) >= len(rest) {
 				t.Fatal("no progress")
 			}
-			sorted, _ := sortProperties(r.properties, nil, make(intake.Names))
+			sorted, _ := sortProperties(r.properties, nil, make(source.Names))
 			for _, h := range sorted.headers {
 				if h.Name == "" || len(h.Value) == 0 || bytes.ContainsAny(h.Value, "\x02") {
 					t.Fatalf("header %q", h)

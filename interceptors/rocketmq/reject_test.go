@@ -1,6 +1,6 @@
 //go:build unix
 
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // TestRejected holds what the reject topic gets against what was sent.
@@ -28,7 +28,7 @@ func TestRejected(t *testing.T) {
 		{one{"dlq", props("delaybridge-delay", "1h", "delaybridge-topic", "%DLQ%g")}, "belongs to the broker itself", ""},
 		{one{"schedule", props("delaybridge-delay", "1h", "delaybridge-topic", "SCHEDULE_TOPIC_XXXX")}, "belongs to the broker itself", ""},
 		{one{"system", props("delaybridge-delay", "1h", "delaybridge-topic", "RMQ_SYS_TRACE_TOPIC")}, "belongs to the broker itself", ""},
-		{one{"loop", props("delaybridge-delay", "1h", "delaybridge-topic", topic)}, "is a source of this intake", ""},
+		{one{"loop", props("delaybridge-delay", "1h", "delaybridge-topic", topic)}, "is a source of this source", ""},
 		{one{"no sink", props("delaybridge-delay", "1h", "delaybridge-sink", "nowhere")}, "no sink", ""},
 		{one{"circling", props("delaybridge-delay", "1h", "delaybridge-hop", "1000")}, "limits.max_hops", ""},
 		{one{strings.Repeat("x", 300<<10), props("delaybridge-delay", "1h")}, "body: is larger than", ""},
@@ -43,7 +43,7 @@ func TestRejected(t *testing.T) {
 		}
 	}
 	r.send(topic, 0, "good", props("delaybridge-delay", "1h"))
-	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects, "allow_target_headers": true}))
+	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects, "allow_target_headers": true}))
 	for n, got := range r.read(rejects, len(tests)) {
 		test := tests[n]
 		name := core.Shorten(test.sent.body, 20)
@@ -70,10 +70,10 @@ func TestRejected(t *testing.T) {
 	if parked := r.store.await(t, 1); string(parked[0].Body) != "good" || len(parked) > 1 {
 		t.Errorf("parked %d, the first %q", len(parked), parked[0].Body)
 	}
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
-	if report := door.Report(); report.Rejected != uint64(len(tests)) || report.Parked != 1 {
+	if report := src.Report(); report.Rejected != uint64(len(tests)) || report.Parked != 1 {
 		t.Errorf("%+v", report)
 	}
 	if offset := r.committed(topic, 0); offset != int64(len(tests)+1) {
@@ -88,29 +88,29 @@ func TestConflict(t *testing.T) {
 	for _, body := range []string{"one", "two", "one"} {
 		r.send(topic, 0, body, props("delaybridge-deliver-at", soon.Format("2006-01-02T15:04:05Z"), "delaybridge-id", "7"))
 	}
-	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects}))
+	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects}))
 	got := r.read(rejects, 1)[0]
 	if string(got.body) != "two" || !strings.Contains(got.property["delaybridge-reject-reason"], core.ErrConflict.Error()) {
 		t.Errorf("rejected %q: %q", got.body, got.property)
 	}
-	eventually(t, "the third", func() bool { return door.Report().Duplicates == 1 })
+	eventually(t, "the third", func() bool { return src.Report().Duplicates == 1 })
 }
 
-// TestNoRejectTopic: the intake ends with an error, has parked what came before,
+// TestNoRejectTopic: the source ends with an error, has parked what came before,
 // and begins at the message in question the next time.
 func TestNoRejectTopic(t *testing.T) {
 	r := newRig(t)
 	topic, rejects := r.topic("-delayed", 1), r.topic("-rejected", 1)
 	r.sendBatch(topic, 0, one{"0", props("delaybridge-delay", "1h")}, one{"1", ""}, one{"2", props("delaybridge-delay", "1h")})
-	err := r.run(r.intake([]string{topic}, nil)).wait(t)
-	refused, ok := errors.AsType[*intake.RefusedError](err)
-	if !ok || !strings.HasPrefix(refused.ID, "r:door:"+topic+":broker-a:0:1:") {
+	err := r.run(r.source([]string{topic}, nil)).wait(t)
+	refused, ok := errors.AsType[*source.RefusedError](err)
+	if !ok || !strings.HasPrefix(refused.ID, "r:src:"+topic+":broker-a:0:1:") {
 		t.Fatalf("Run returned %v", err)
 	}
 	if offset := r.committed(topic, 0); offset > 1 {
 		t.Errorf("committed %d", offset)
 	}
-	r.run(r.intake([]string{topic}, map[string]any{"reject_topic": rejects}))
+	r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects}))
 	if got := r.read(rejects, 1)[0]; string(got.body) != "1" {
 		t.Errorf("rejected %q", got.body)
 	}
@@ -125,8 +125,8 @@ func TestRejectTopicMissing(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic("-delayed", 1)
 	r.sendBatch(topic, 0, one{"bad", ""}, one{"good", props("delaybridge-delay", "1h")})
-	door := r.run(r.intake([]string{topic}, map[string]any{"reject_topic": r.name + "-rejected"}))
-	eventually(t, "tries", func() bool { return door.Report().Retried >= 2 })
+	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": r.name + "-rejected"}))
+	eventually(t, "tries", func() bool { return src.Report().Retried >= 2 })
 	if offset := r.committed(topic, 0); offset > 0 {
 		t.Errorf("committed %d", offset)
 	}

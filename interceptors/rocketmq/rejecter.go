@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/intake"
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 // rejecter writes messages that can't be parked to the reject topic. Safe for
@@ -43,7 +43,7 @@ var errNoQueue = errors.New("no queue of the reject topic can be written to")
 
 // write returns nil when all of rejected, which are some of records, are stored
 // by the reject topic's broker.
-func (j *rejecter) write(ctx context.Context, from place, records []record, rejected []intake.Rejection) error {
+func (j *rejecter) write(ctx context.Context, from place, records []record, rejected []source.Rejection) error {
 	r, err := j.cluster.route(ctx, j.topic)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (j *rejecter) write(ctx context.Context, from place, records []record, reje
 
 // together is how many of rejected can go in one request: those whose bodies are
 // compressed alike, as the request says it for all.
-func together(records []record, rejected []intake.Rejection) int {
+func together(records []record, rejected []source.Rejection) int {
 	size := 0
 	first := &records[rejected[0].Index]
 	for n, one := range rejected {
@@ -80,7 +80,7 @@ func together(records []record, rejected []intake.Rejection) int {
 
 // writeSome writes what belongs together. A message that is too large for the
 // topic goes without its body, which its position leads to.
-func (j *rejecter) writeSome(ctx context.Context, to, from place, records []record, rejected []intake.Rejection) error {
+func (j *rejecter) writeSome(ctx context.Context, to, from place, records []record, rejected []source.Rejection) error {
 	var body []byte
 	for _, one := range rejected {
 		body = appendRejected(body, from, &records[one.Index], one.Reason, true)

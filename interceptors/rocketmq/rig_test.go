@@ -1,6 +1,6 @@
 //go:build unix
 
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -52,11 +52,11 @@ func (r *rig) topic(suffix string, queues int) string {
 	return r.name + suffix
 }
 
-// intake makes an intake that reads from topics and parks for "out" and the
+// source makes a source that reads from topics and parks for "out" and the
 // topic "orders", unless more says otherwise.
-func (r *rig) intake(topics []string, more map[string]any) *Intake {
+func (r *rig) source(topics []string, more map[string]any) *Source {
 	r.t.Helper()
-	made, err := New("door", r.config(topics, more), r.interceptor(), r.logger())
+	made, err := New("src", r.config(topics, more), r.interceptor(), r.logger())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -97,17 +97,17 @@ func (w testWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// running is an intake at work.
+// running is a source at work.
 type running struct {
-	*Intake
+	*Source
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error // of Run, when ended is closed
 }
 
-func (r *rig) run(i *Intake) *running {
+func (r *rig) run(i *Source) *running {
 	ctx, cancel := context.WithCancel(context.Background())
-	made := &running{Intake: i, cancel: cancel, ended: make(chan struct{})}
+	made := &running{Source: i, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(made.ended)
 		made.err = i.Run(ctx)
@@ -116,7 +116,7 @@ func (r *rig) run(i *Intake) *running {
 	return made
 }
 
-// stop ends an intake and returns what Run returned.
+// stop ends a source and returns what Run returned.
 func (r *running) stop() error {
 	r.cancel()
 	<-r.ended
@@ -130,7 +130,7 @@ func (r *running) wait(t testing.TB) error {
 	case <-r.ended:
 		return r.err
 	case <-time.After(time.Minute):
-		t.Fatal("the intake goes on")
+		t.Fatal("the source goes on")
 	}
 	return nil
 }

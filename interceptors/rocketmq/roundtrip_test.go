@@ -1,6 +1,6 @@
 //go:build unix
 
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/rocketmq"
 )
 
-// TestRoundTrip has messages go through intake, engine and sink: what arrives is
+// TestRoundTrip has messages go through source, engine and sink: what arrives is
 // what was sent, never early, with the headers of delivery besides.
 func TestRoundTrip(t *testing.T) {
 	r := newRig(t)
@@ -28,9 +28,9 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.sinks = []*core.Dispatcher{{Name: "out", Sink: sink}}
-	door := r.intake([]string{in}, map[string]any{"topic": "{topic}", "trim_suffix": "-delayed"})
+	src := r.source([]string{in}, map[string]any{"topic": "{topic}", "trim_suffix": "-delayed"})
 	ctx, cancel := context.WithCancel(t.Context())
-	bridge := &core.Bridge{Store: r.store, Sinks: r.sinks, Doors: []core.Door{{Name: "source", Run: door.Run}}}
+	bridge := &core.Bridge{Store: r.store, Sinks: r.sinks, Inputs: []core.Input{{Name: "source", Run: src.Run}}}
 	ended := make(chan error, 1)
 	go func() { ended <- bridge.Run(ctx) }()
 	defer func() {

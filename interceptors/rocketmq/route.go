@@ -1,4 +1,4 @@
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"cmp"
@@ -81,7 +81,7 @@ func (c *cluster) decodeRoute(body []byte) (*route, error) {
 	return &found, nil
 }
 
-// firstAddress is the master's, or while it is away that of the first slave.
+// firstAddress is the master's, or while it is unreachable that of the first slave.
 func firstAddress(addresses map[string]string) (address string) {
 	lowest := -1
 	for text, candidate := range addresses {

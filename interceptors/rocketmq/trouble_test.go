@@ -1,6 +1,6 @@
 //go:build unix
 
-package rocketmqdoor
+package rocketmqsource
 
 import (
 	"context"
@@ -66,13 +66,13 @@ func TestStoreTrouble(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic("-delayed", 2)
 	r.store.setFail(core.ErrUnavailable)
-	door := r.run(r.intake([]string{topic}, nil))
+	src := r.run(r.source([]string{topic}, nil))
 	const many = 3000
 	r.fill(topic, 2, many)
 	r.store.until(t, "tries", func() bool { return r.store.failed >= 8 })
 	for queue := range 2 {
 		if offset := r.committed(topic, queue); offset > 0 {
-			t.Errorf("committed %d of queue %d while the store was away", offset, queue)
+			t.Errorf("committed %d of queue %d while the store was unreachable", offset, queue)
 		}
 	}
 	r.store.setFail(nil)
@@ -80,16 +80,16 @@ func TestStoreTrouble(t *testing.T) {
 	for queue := range 2 {
 		eventually(t, "the commit", func() bool { return r.committed(topic, queue) == many })
 	}
-	eventually(t, "all to be counted", func() bool { return door.Report().Lag == 0 })
-	if report := door.Report(); report.Duplicates != 0 || report.Retried == 0 {
+	eventually(t, "all to be counted", func() bool { return src.Report().Lag == 0 })
+	if report := src.Report(); report.Duplicates != 0 || report.Retried == 0 {
 		t.Errorf("%+v", report)
 	}
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestBackpressure: an intake that can't park holds no more than it may.
+// TestBackpressure: a source that can't park holds no more than it may.
 func TestBackpressure(t *testing.T) {
 	b := newBacklog()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,7 +158,7 @@ func TestKilled(t *testing.T) {
 	const many = 300
 	r.fill(topic, 1, many)
 	var wire cable
-	first := r.intake([]string{topic}, map[string]any{"batch": 100})
+	first := r.source([]string{topic}, map[string]any{"batch": 100})
 	first.settings.dial = wire.dial
 	r.store.after = func() { wire.sever(true) }
 	killed := r.run(first)
@@ -172,7 +172,7 @@ func TestKilled(t *testing.T) {
 	if offset := r.committed(topic, 0); offset > 0 {
 		t.Fatalf("committed %d: nothing will be read again", offset)
 	}
-	second := r.run(r.intake([]string{topic}, nil))
+	second := r.run(r.source([]string{topic}, nil))
 	r.checkOnce(1, many)
 	before := killed.Report().Parked
 	eventually(t, "all to be counted", func() bool {
@@ -189,8 +189,8 @@ func TestCut(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic("-delayed", 2)
 	var wire cable
-	door := r.intake([]string{topic}, map[string]any{"batch": 50})
-	door.settings.dial = wire.dial
+	src := r.source([]string{topic}, map[string]any{"batch": 50})
+	src.settings.dial = wire.dial
 	calls := 0
 	r.store.after = func() {
 		if calls++; calls%10 == 0 {
@@ -199,7 +199,7 @@ func TestCut(t *testing.T) {
 	}
 	const many = 2000
 	r.fill(topic, 2, many)
-	r.run(door)
+	r.run(src)
 	r.checkOnce(2, many)
 	for queue := range 2 {
 		eventually(t, "the commit", func() bool { return r.committed(topic, queue) == many })
@@ -212,9 +212,9 @@ func TestMembers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	topic := r.topic("-delayed", 4)
-	first := r.run(r.intake([]string{topic}, nil))
+	first := r.run(r.source([]string{topic}, nil))
 	eventually(t, "all queues", func() bool { return len(first.read()) == 4 })
-	second := r.run(r.intake([]string{topic}, nil))
+	second := r.run(r.source([]string{topic}, nil))
 	eventually(t, "a fair share", func() bool { return len(first.read()) == 2 && len(second.read()) == 2 })
 	const half = 500
 	r.fill(topic, 4, half)
@@ -258,7 +258,7 @@ func TestOffsetLost(t *testing.T) {
 	if _, err := r.wire.ask(t.Context(), r.BrokerAddr(), request{code: requestCommit, fields: fields}, 0); err != nil {
 		t.Fatal(err)
 	}
-	r.run(r.intake([]string{topic}, nil))
+	r.run(r.source([]string{topic}, nil))
 	eventually(t, "another offset", func() bool { return r.committed(topic, 0) <= 5 })
 	r.send(topic, 0, "next", props("delaybridge-deliver-at", soon.Format(time.RFC3339)))
 	r.store.until(t, "the next", func() bool {
@@ -273,8 +273,8 @@ func TestNamespace(t *testing.T) {
 	r.CreateTopic("ns%"+r.name+"-rejected", 1)
 	r.send("ns%"+r.name+"-delayed", 0, "good", props("delaybridge-delay", "1h"))
 	r.send("ns%"+r.name+"-delayed", 0, "bad", "")
-	r.run(r.intake([]string{r.name + "-delayed"}, map[string]any{"namespace": "ns", "topic": "{topic}", "trim_suffix": "-delayed", "reject_topic": r.name + "-rejected"}))
-	if got := r.store.await(t, 1)[0]; got.Topic != r.name || !strings.HasPrefix(got.ID, "r:door:"+r.name+"-delayed:") {
+	r.run(r.source([]string{r.name + "-delayed"}, map[string]any{"namespace": "ns", "topic": "{topic}", "trim_suffix": "-delayed", "reject_topic": r.name + "-rejected"}))
+	if got := r.store.await(t, 1)[0]; got.Topic != r.name || !strings.HasPrefix(got.ID, "r:src:"+r.name+"-delayed:") {
 		t.Errorf("topic %s, id %s", got.Topic, got.ID)
 	}
 	if got := r.read("ns%"+r.name+"-rejected", 1)[0]; string(got.body) != "bad" || got.property["delaybridge-source-topic"] != r.name+"-delayed" {
@@ -287,14 +287,14 @@ func TestTopicAppears(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	first := r.topic("-delayed", 1)
-	door := r.run(r.intake([]string{first, r.name + "-late"}, nil))
+	src := r.run(r.source([]string{first, r.name + "-late"}, nil))
 	r.fill(first, 1, 10)
 	r.store.await(t, 10) // although the other topic is missing
 	late := r.topic("-late", 1)
 	r.send(late, 0, "late", props("delaybridge-delay", "1h"))
 	r.store.await(t, 11)
 	r.CreateTopic(late, 3)
-	eventually(t, "the new queues", func() bool { return len(door.read()) == 4 })
+	eventually(t, "the new queues", func() bool { return len(src.read()) == 4 })
 	r.send(late, 2, "grown", props("delaybridge-delay", "1h"))
 	if got := r.store.await(t, 12)[11]; string(got.Body) != "grown" {
 		t.Errorf("parked %q", got.Body)
@@ -313,7 +313,7 @@ func TestLogin(t *testing.T) {
 	r.send(topic, 0, "good", props("delaybridge-delay", "1h"))
 	var said journal.Journal
 	config := r.config([]string{topic}, map[string]any{"access_key": servers.RocketMQAdmin, "secret_key": "wrong-secret"})
-	refused, err := New("door", config, r.interceptor(), slog.New(slog.NewTextHandler(&said, nil)))
+	refused, err := New("src", config, r.interceptor(), slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,13 +329,13 @@ func TestLogin(t *testing.T) {
 	if strings.Contains(said.String(), "secret") {
 		t.Errorf("the log has the secret: %s", said.String())
 	}
-	door := r.run(r.intake([]string{topic}, admin))
+	src := r.run(r.source([]string{topic}, admin))
 	r.store.await(t, 1)
 	if got := r.read(rejects, 1)[0]; string(got.body) != "bad" {
 		t.Errorf("rejected %q", got.body)
 	}
 	eventually(t, "the commit", func() bool { return r.committed(topic, 0) == 2 })
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
 }
@@ -348,7 +348,7 @@ func TestBrokerKilled(t *testing.T) {
 	t.Run("delays of its own", func(t *testing.T) { checkDelays(t, r, false) })
 	topic := r.topic("-delayed", 2)
 	r.store = newSpyStore()
-	door := r.run(r.intake([]string{topic}, map[string]any{"request_timeout": "1s", "group": r.name + "-2"}))
+	src := r.run(r.source([]string{topic}, map[string]any{"request_timeout": "1s", "group": r.name + "-2"}))
 	const half = 500
 	r.fill(topic, 2, half)
 	r.checkOnce(2, half)
@@ -357,10 +357,10 @@ func TestBrokerKilled(t *testing.T) {
 	eventually(t, "the topic", func() bool { return r.HasTopic(topic) })
 	r.fillFrom(topic, 2, half, half)
 	r.checkOnce(2, 2*half)
-	if err := door.stop(); err != nil {
+	if err := src.stop(); err != nil {
 		t.Error(err)
 	}
-	again := r.run(r.intake([]string{topic}, map[string]any{"group": r.name + "-3"})) // a group that has read nothing
+	again := r.run(r.source([]string{topic}, map[string]any{"group": r.name + "-3"})) // a group that has read nothing
 	eventually(t, "duplicates", func() bool { return again.Report().Duplicates == 4*half })
 	if got := again.Report().Parked; got != 0 {
 		t.Errorf("parked %d again", got)

@@ -17,22 +17,22 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/sinks/clienttls"
+	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
 // config is the configuration as written; see the package documentation.
 type config struct {
-	URLs           []string          `json:"urls"`
-	Exchange       string            `json:"exchange"`
-	Mandatory      *bool             `json:"mandatory"`
-	Persistent     *bool             `json:"persistent"`
-	Connections    *int              `json:"connections"`
-	Channels       *int              `json:"channels"`
-	MaxMessageSize *int              `json:"max_message_size"`
-	DialTimeout    string            `json:"dial_timeout"`
-	WriteTimeout   string            `json:"write_timeout"`
-	Heartbeat      string            `json:"heartbeat"`
-	TLS            *clienttls.Config `json:"tls"`
+	URLs           []string         `json:"urls"`
+	Exchange       string           `json:"exchange"`
+	Mandatory      *bool            `json:"mandatory"`
+	Persistent     *bool            `json:"persistent"`
+	Connections    *int             `json:"connections"`
+	Channels       *int             `json:"channels"`
+	MaxMessageSize *int             `json:"max_message_size"`
+	DialTimeout    string           `json:"dial_timeout"`
+	WriteTimeout   string           `json:"write_timeout"`
+	Heartbeat      string           `json:"heartbeat"`
+	TLS            *tlsfiles.Config `json:"tls"`
 }
 
 // settings is the configuration as used.

@@ -15,15 +15,15 @@ import (
 type delivery struct {
 	sink     *Sink
 	messages []*outgoing // nil: refused as it is
-	fates    []fate
+	outcomes []outcome
 	left     int              // messages that are unsent
 	bad      map[string]error // exchanges that refused a message of this batch
 }
 
-// fate is what is known of one message.
-type fate struct {
+// outcome is what is known of one message.
+type outcome struct {
 	state state
-	err   error // judged: nil is confirmed
+	err   error // classified: nil is confirmed
 }
 
 type state int
@@ -31,17 +31,17 @@ type state int
 const (
 	unsent state = iota
 	lost         // may have been sent
-	judged
+	classified
 )
 
 // newDelivery translates the batch. What can't be carried is refused for good:
 // it was accepted under other limits.
 func (s *Sink) newDelivery(batch []*core.Message) *delivery {
-	d := &delivery{sink: s, messages: make([]*outgoing, len(batch)), fates: make([]fate, len(batch)), left: len(batch)}
+	d := &delivery{sink: s, messages: make([]*outgoing, len(batch)), outcomes: make([]outcome, len(batch)), left: len(batch)}
 	for i, m := range batch {
 		o, err := s.outgoing(m)
 		if err != nil {
-			d.judge(i, core.Classify(core.Permanent, err))
+			d.classify(i, core.Classify(core.Permanent, err))
 			continue
 		}
 		d.messages[i] = o
@@ -49,14 +49,14 @@ func (s *Sink) newDelivery(batch []*core.Message) *delivery {
 	return d
 }
 
-func (d *delivery) judge(i int, err error) {
-	if d.fates[i].state == unsent {
+func (d *delivery) classify(i int, err error) {
+	if d.outcomes[i].state == unsent {
 		d.left--
 	}
-	d.fates[i] = fate{judged, err}
+	d.outcomes[i] = outcome{classified, err}
 }
 
-// run publishes all that is unsent, in order, in as few flights as can be. It
+// run publishes all that is unsent, in order, in as few batches as can be. It
 // returns the trouble that kept it from going on.
 func (d *delivery) run(ctx context.Context) error {
 	if ctx.Err() != nil {
@@ -88,11 +88,11 @@ func (d *delivery) run(ctx context.Context) error {
 // harmless ones, or one that is to go alone.
 func (d *delivery) next(session *session) (places []int, suspect bool) {
 	for i, m := range d.messages {
-		if d.fates[i].state != unsent {
+		if d.outcomes[i].state != unsent {
 			continue
 		}
 		if err := cmp.Or(d.bad[m.exchange], session.fits(m)); err != nil {
-			d.judge(i, err)
+			d.classify(i, err)
 			continue
 		}
 		suspect = d.sink.suspects.has(m.id)
@@ -123,7 +123,7 @@ func (d *delivery) flyApart(ctx context.Context, places []int) error {
 	return d.fly(ctx, session, places, true)
 }
 
-// fly publishes the messages at places on one channel and notes their fates.
+// fly publishes the messages at places on one channel and notes their outcomes.
 // apart tells that the whole connection is theirs.
 func (d *delivery) fly(ctx context.Context, session *session, places []int, apart bool) error {
 	if err := session.held(); err != nil {
@@ -146,31 +146,31 @@ func (d *delivery) fly(ctx context.Context, session *session, places []int, apar
 	if blamed(l.exception) != nobody {
 		session.doubt()
 	}
-	if len(places) == 1 && l.begun == 1 && !errors.Is(l.verdicts[0], errLost) {
+	if len(places) == 1 && l.begun == 1 && !errors.Is(l.results[0], errLost) {
 		session.prove(messages[0].exchange)
 	}
 	d.land(places, l, apart)
 	return d.trouble(session, l)
 }
 
-// land notes what became of a flight. Where the broker closed the channel, or
+// land notes what became of a batch. Where the broker closed the channel, or
 // the connection, the culprit is known if it was the only one without a confirm.
 func (d *delivery) land(places []int, l landing, apart bool) {
 	guilt := blamed(l.exception)
 	pinned := guilt != nobody && l.lost() == 1 && (apart || l.exception.Recover)
-	for n, verdict := range l.verdicts {
+	for n, result := range l.results {
 		i := places[n]
 		id := d.messages[i].id
 		switch {
-		case !errors.Is(verdict, errLost):
+		case !errors.Is(result, errLost):
 			d.sink.suspects.clear(id)
-			d.judge(i, verdict)
+			d.classify(i, result)
 		case pinned:
 			d.sink.suspects.clear(id)
-			d.convict(i, guilt, l.exception)
+			d.classifySuspect(i, guilt, l.exception)
 		default:
 			d.left--
-			d.fates[i] = fate{lost, l.explain(verdict)}
+			d.outcomes[i] = outcome{lost, l.explain(result)}
 			if guilt != nobody {
 				d.sink.suspects.add(id)
 			}
@@ -178,11 +178,11 @@ func (d *delivery) land(places []int, l landing, apart bool) {
 	}
 }
 
-// convict judges the message that made the broker close the channel.
-func (d *delivery) convict(i int, guilt blame, exception *amqp091.Error) {
+// classifySuspect classifies the message that made the broker close the channel.
+func (d *delivery) classifySuspect(i int, guilt blame, exception *amqp091.Error) {
 	m := d.messages[i]
 	err := core.Classify(guilt.class(), fmt.Errorf("exchange %q, routing key %q: %w", m.exchange, m.key, exception))
-	d.judge(i, err)
+	d.classify(i, err)
 	if guilt == itsDirection {
 		if d.bad == nil {
 			d.bad = map[string]error{}
@@ -191,7 +191,7 @@ func (d *delivery) convict(i int, guilt blame, exception *amqp091.Error) {
 	}
 }
 
-// trouble tells why there is no going on after a flight, if so.
+// trouble tells why there is no going on after a batch, if so.
 func (d *delivery) trouble(session *session, l landing) error {
 	switch {
 	case l.cutShort != nil:
@@ -206,10 +206,10 @@ func (d *delivery) trouble(session *session, l landing) error {
 }
 
 // result is the answer of Deliver. What is trouble of the sink as a whole is
-// told as one error, unless some messages have a verdict of their own.
+// told as one error, unless some messages have a result of their own.
 func (d *delivery) result(trouble error) error {
 	count, failed := [3]int{}, false
-	for _, f := range d.fates {
+	for _, f := range d.outcomes {
 		count[f.state]++
 		failed = failed || f.err != nil
 		if f.state == lost && trouble == nil {
@@ -217,28 +217,28 @@ func (d *delivery) result(trouble error) error {
 		}
 	}
 	switch {
-	case count[judged] == len(d.fates) && !failed:
+	case count[classified] == len(d.outcomes) && !failed:
 		return nil
-	case count[judged] == 0 && count[lost] == 0:
+	case count[classified] == 0 && count[lost] == 0:
 		return trouble
-	case count[judged] == 0:
+	case count[classified] == 0:
 		return core.Classify(core.Unknown, trouble)
 	}
 	return d.each(trouble)
 }
 
-// each gives every message its verdict.
+// each gives every message its result.
 func (d *delivery) each(trouble error) core.BatchError {
-	verdicts := make(core.BatchError, len(d.fates))
-	for i, f := range d.fates {
+	results := make(core.BatchError, len(d.outcomes))
+	for i, f := range d.outcomes {
 		switch f.state {
-		case judged:
-			verdicts[i] = f.err
+		case classified:
+			results[i] = f.err
 		case lost:
-			verdicts[i] = core.Classify(core.Unknown, f.err)
+			results[i] = core.Classify(core.Unknown, f.err)
 		case unsent:
-			verdicts[i] = trouble
+			results[i] = trouble
 		}
 	}
-	return verdicts
+	return results
 }

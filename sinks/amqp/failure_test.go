@@ -89,38 +89,38 @@ func TestRefusedDial(t *testing.T) {
 // TestResult goes through what may be known of a batch and what Deliver makes
 // of it.
 func TestResult(t *testing.T) {
-	confirmed, refused := fate{judged, nil}, fate{judged, core.Classify(core.Permanent, io.ErrUnexpectedEOF)}
-	gone, waits := fate{lost, errLost}, fate{}
+	confirmed, refused := outcome{classified, nil}, outcome{classified, core.Classify(core.Permanent, io.ErrUnexpectedEOF)}
+	gone, waits := outcome{lost, errLost}, outcome{}
 	trouble := core.Classify(core.Blocked, errors.New("trouble"))
 	const blocked, permanent, unknown, none = core.Blocked, core.Permanent, core.Unknown, core.Class(-1)
 	tests := []struct {
-		name  string
-		fates []fate
-		whole core.Class   // of one error for all
-		each  []core.Class // of a verdict for each
+		name     string
+		outcomes []outcome
+		whole    core.Class   // of one error for all
+		each     []core.Class // of a result for each
 	}{
-		{"all confirmed", []fate{confirmed, confirmed}, none, nil},
-		{"nothing sent", []fate{waits, waits}, blocked, nil},
-		{"nothing known", []fate{gone, gone}, unknown, nil},
-		{"some sent, nothing known", []fate{gone, waits}, unknown, nil},
-		{"some confirmed", []fate{confirmed, gone, waits}, none, []core.Class{none, unknown, blocked}},
-		{"some refused", []fate{refused, waits}, none, []core.Class{permanent, blocked}},
-		{"all judged", []fate{refused, confirmed}, none, []core.Class{permanent, none}},
+		{"all confirmed", []outcome{confirmed, confirmed}, none, nil},
+		{"nothing sent", []outcome{waits, waits}, blocked, nil},
+		{"nothing known", []outcome{gone, gone}, unknown, nil},
+		{"some sent, nothing known", []outcome{gone, waits}, unknown, nil},
+		{"some confirmed", []outcome{confirmed, gone, waits}, none, []core.Class{none, unknown, blocked}},
+		{"some refused", []outcome{refused, waits}, none, []core.Class{permanent, blocked}},
+		{"all classified", []outcome{refused, confirmed}, none, []core.Class{permanent, none}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := (&delivery{fates: tt.fates}).result(trouble)
-			verdicts, each := errors.AsType[core.BatchError](err)
+			err := (&delivery{outcomes: tt.outcomes}).result(trouble)
+			results, each := errors.AsType[core.BatchError](err)
 			switch {
 			case tt.each == nil && each:
-				t.Errorf("verdicts %v, want one answer", verdicts)
+				t.Errorf("results %v, want one answer", results)
 			case tt.each == nil:
 				checkClass(t, err, tt.whole)
-			case len(verdicts) != len(tt.each):
-				t.Errorf("%v, want %d verdicts", err, len(tt.each))
+			case len(results) != len(tt.each):
+				t.Errorf("%v, want %d results", err, len(tt.each))
 			default:
 				for i, want := range tt.each {
-					checkClass(t, verdicts[i], want)
+					checkClass(t, results[i], want)
 				}
 			}
 		})
@@ -141,15 +141,15 @@ func checkClass(t testing.TB, err error, want core.Class) {
 func TestReturnsAreMatched(t *testing.T) {
 	sent := func(id, exchange, key string) *outgoing { return &outgoing{id: id, exchange: exchange, key: key} }
 	messages := []*outgoing{sent("a", "x", "k"), sent("a", "x", "other"), sent("b", "x", "k")}
-	verdicts := make([]error, 3)
+	results := make([]error, 3)
 	returned := func(id string) amqp091.Return {
 		return amqp091.Return{Headers: amqp091.Table{core.HeaderID: id}, Exchange: "x", RoutingKey: "other", ReplyCode: 312}
 	}
-	markReturned(returned("a"), messages, verdicts)
-	markReturned(returned("c"), messages, verdicts)
-	checkClass(t, verdicts[0], -1)
-	checkClass(t, verdicts[1], core.TopicBlocked)
-	checkClass(t, verdicts[2], -1)
+	markReturned(returned("a"), messages, results)
+	markReturned(returned("c"), messages, results)
+	checkClass(t, results[0], -1)
+	checkClass(t, results[1], core.TopicBlocked)
+	checkClass(t, results[2], -1)
 }
 
 func TestSuspectsAreBounded(t *testing.T) {

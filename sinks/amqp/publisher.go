@@ -33,9 +33,9 @@ func newPublisher(connection *amqp091.Connection) (*publisher, error) {
 	return p, channel.Confirm(false)
 }
 
-// flight is a run of messages being published on one channel, by a goroutine of
+// batch is a run of messages being published on one channel, by a goroutine of
 // its own, since the library may block where no context reaches.
-type flight struct {
+type batch struct {
 	publisher *publisher
 	messages  []*outgoing
 	mandatory bool
@@ -48,7 +48,7 @@ type flight struct {
 }
 
 // run publishes until it is done, fails or is stopped.
-func (f *flight) run() {
+func (f *batch) run() {
 	for _, m := range f.messages {
 		if !f.begin() {
 			return
@@ -60,7 +60,7 @@ func (f *flight) run() {
 	}
 }
 
-func (f *flight) begin() bool {
+func (f *batch) begin() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.stopped {
@@ -69,7 +69,7 @@ func (f *flight) begin() bool {
 	return !f.stopped
 }
 
-func (f *flight) note(confirm *amqp091.DeferredConfirmation, err error) {
+func (f *batch) note(confirm *amqp091.DeferredConfirmation, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -83,26 +83,26 @@ func (f *flight) note(confirm *amqp091.DeferredConfirmation, err error) {
 }
 
 // stop keeps what has not begun from being published.
-func (f *flight) stop() (begun int, confirms []*amqp091.DeferredConfirmation, err error) {
+func (f *batch) stop() (begun int, confirms []*amqp091.DeferredConfirmation, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stopped = true
 	return f.begun, f.confirms, f.err
 }
 
-// landing is what became of a flight.
+// landing is what became of a batch.
 type landing struct {
 	begun     int     // of the messages, from the first on; the rest has not left
-	verdicts  []error // of those that have begun; errLost: not known
+	results   []error // of those that have begun; errLost: not known
 	cutShort  error   // ctx ended before all was known
 	exception *amqp091.Error
 }
 
-// lost counts the messages that have left and whose fate is not known.
+// lost counts the messages that have left and whose outcome is not known.
 func (l *landing) lost() int {
 	n := 0
-	for _, verdict := range l.verdicts {
-		if errors.Is(verdict, errLost) {
+	for _, result := range l.results {
+		if errors.Is(result, errLost) {
 			n++
 		}
 	}
@@ -123,7 +123,7 @@ func (l *landing) explain(lost error) error {
 // fly publishes messages and collects their confirms until ctx ends. If
 // cutShort is set the channel is not to be used again.
 func (p *publisher) fly(ctx context.Context, messages []*outgoing, mandatory bool) landing {
-	f := &flight{publisher: p, messages: messages, mandatory: mandatory}
+	f := &batch{publisher: p, messages: messages, mandatory: mandatory}
 	done := make(chan struct{})
 	go func() { defer close(done); f.run() }()
 	select {
@@ -131,16 +131,16 @@ func (p *publisher) fly(ctx context.Context, messages []*outgoing, mandatory boo
 	case <-ctx.Done():
 	}
 	begun, confirms, failed := f.stop()
-	l := landing{begun: begun, verdicts: make([]error, begun)}
-	for i := range l.verdicts {
-		l.verdicts[i] = errLost
+	l := landing{begun: begun, results: make([]error, begun)}
+	for i := range l.results {
+		l.results[i] = errLost
 		if i < len(confirms) {
-			l.verdicts[i] = p.await(ctx, confirms[i])
+			l.results[i] = p.await(ctx, confirms[i])
 		} else if failed != nil {
-			l.verdicts[i] = fmt.Errorf("%w: %w", errLost, failed)
+			l.results[i] = fmt.Errorf("%w: %w", errLost, failed)
 		}
 	}
-	p.applyReturns(messages, l.verdicts)
+	p.applyReturns(messages, l.results)
 	if ctx.Err() != nil {
 		l.cutShort = context.Cause(ctx)
 	}
@@ -173,25 +173,25 @@ func (p *publisher) await(ctx context.Context, confirm *amqp091.DeferredConfirma
 
 // applyReturns marks the messages that nobody gets. The broker sends a return
 // before the confirm of the same message, so those that matter are here.
-func (p *publisher) applyReturns(messages []*outgoing, verdicts []error) {
+func (p *publisher) applyReturns(messages []*outgoing, results []error) {
 	for {
 		select {
 		case r, ok := <-p.returns:
 			if !ok {
 				return
 			}
-			markReturned(r, messages, verdicts)
+			markReturned(r, messages, results)
 		default:
 			return
 		}
 	}
 }
 
-func markReturned(r amqp091.Return, messages []*outgoing, verdicts []error) {
-	for i := range verdicts {
+func markReturned(r amqp091.Return, messages []*outgoing, results []error) {
+	for i := range results {
 		m := messages[i]
-		if verdicts[i] == nil && r.Headers[core.HeaderID] == any(m.id) && m.exchange == r.Exchange && m.key == r.RoutingKey {
-			verdicts[i] = core.Classify(core.TopicBlocked,
+		if results[i] == nil && r.Headers[core.HeaderID] == any(m.id) && m.exchange == r.Exchange && m.key == r.RoutingKey {
+			results[i] = core.Classify(core.TopicBlocked,
 				fmt.Errorf("no queue gets what is sent to exchange %q with routing key %q: %s (%d)", r.Exchange, r.RoutingKey, r.ReplyText, r.ReplyCode))
 			return
 		}

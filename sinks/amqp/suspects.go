@@ -3,7 +3,7 @@ package amqp
 import "sync"
 
 // maxSuspects bounds what is remembered. Beyond it all is forgotten: then a
-// culprit is looked for anew.
+// culprit is looked for again.
 const maxSuspects = 5000
 
 // suspects are the IDs of messages of which one made the broker close a channel

@@ -143,8 +143,8 @@ func TestTLS(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := openTest(t, tt.config, tt.url)
 			closeAtEnd(t, s)
-			verdicts, _ := deliver(t, s, 10*time.Second, message(queue, "secret"))
-			checkClass(t, verdicts[0], tt.want)
+			results, _ := deliver(t, s, 10*time.Second, message(queue, "secret"))
+			checkClass(t, results[0], tt.want)
 		})
 	}
 }

@@ -26,22 +26,22 @@ func message(topic, body string) *core.Message {
 	return &core.Message{ID: core.NewIDs().New(0, now), Topic: topic, Body: []byte(body), DeliverAt: now.Truncate(time.Millisecond), Attempt: 1}
 }
 
-// deliver returns a verdict for each message and whether they came apart.
-func deliver(t testing.TB, s *Sink, limit time.Duration, batch ...*core.Message) (verdicts []error, each bool) {
+// deliver returns a result for each message and whether they came apart.
+func deliver(t testing.TB, s *Sink, limit time.Duration, batch ...*core.Message) (results []error, each bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := s.Deliver(ctx, batch)
-	if verdicts, ok := errors.AsType[core.BatchError](err); ok {
-		return verdicts, true
+	if results, ok := errors.AsType[core.BatchError](err); ok {
+		return results, true
 	}
 	return slices.Repeat([]error{err}, len(batch)), false
 }
 
 func mustDeliver(t testing.TB, s *Sink, batch ...*core.Message) {
 	t.Helper()
-	verdicts, _ := deliver(t, s, 30*time.Second, batch...)
-	for _, err := range verdicts {
+	results, _ := deliver(t, s, 30*time.Second, batch...)
+	for _, err := range results {
 		checkClass(t, err, -1)
 	}
 }
@@ -108,9 +108,9 @@ func TestMissingExchangeIsMade(t *testing.T) {
 	s := openTest(t, map[string]any{"exchange": exchange}, r.URL())
 	closeAtEnd(t, s)
 	for range 3 {
-		verdicts, _ := deliver(t, s, 10*time.Second, message("key", "1"), message("key", "2"))
-		checkClass(t, verdicts[0], core.TopicBlocked)
-		checkClass(t, verdicts[1], core.TopicBlocked)
+		results, _ := deliver(t, s, 10*time.Second, message("key", "1"), message("key", "2"))
+		checkClass(t, results[0], core.TopicBlocked)
+		checkClass(t, results[1], core.TopicBlocked)
 	}
 	channel := r.channel(t)
 	if err := errors.Join(channel.ExchangeDeclare(exchange, "direct", true, false, false, false, nil),
@@ -144,14 +144,14 @@ func TestExchangeVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	batch := []*core.Message{message(queue, "good 1"), bad("bad 1"), message(queue, "good 2"), bad("bad 2"), message(queue, "good 3")}
-	verdicts, _ := deliver(t, s, 10*time.Second, batch...)
-	for i, err := range verdicts {
+	results, _ := deliver(t, s, 10*time.Second, batch...)
+	for i, err := range results {
 		if i%2 == 1 && core.ClassOf(err) != core.TopicBlocked && core.ClassOf(err) != core.Unknown {
 			t.Errorf("message %d to an exchange that vanished: %v", i, err)
 		}
 	}
-	verdicts, _ = deliver(t, s, 10*time.Second, batch...)
-	for i, err := range verdicts {
+	results, _ = deliver(t, s, 10*time.Second, batch...)
+	for i, err := range results {
 		want := core.Class(-1)
 		if i%2 == 1 {
 			want = core.TopicBlocked
@@ -194,11 +194,11 @@ func testPoisonIsIsolated(t *testing.T, r *rabbit) {
 	pending := batch
 	for try := 1; len(pending) > 0; try++ {
 		if try > 2 {
-			t.Fatalf("%d messages have no verdict after %d tries", len(pending), try-1)
+			t.Fatalf("%d messages have no result after %d tries", len(pending), try-1)
 		}
-		verdicts, _ := deliver(t, s, 10*time.Second, pending...)
+		results, _ := deliver(t, s, 10*time.Second, pending...)
 		var again []*core.Message
-		for i, err := range verdicts {
+		for i, err := range results {
 			if core.ClassOf(err) == core.Unknown && err != nil {
 				again = append(again, pending[i])
 				continue
@@ -235,16 +235,16 @@ func testMemoryAlarm(t *testing.T, r *rabbit) {
 	mustDeliver(t, s, message(queue, "before"))
 	r.MemoryAlarm(true)
 	// The broker tells a connection when it publishes.
-	verdicts, _ := deliver(t, s, time.Second, message(queue, "into the alarm"))
-	if class := core.ClassOf(verdicts[0]); verdicts[0] == nil || class != core.Unknown && class != core.Blocked {
-		t.Fatalf("into the alarm: %v, want unknown or blocked", verdicts[0])
+	results, _ := deliver(t, s, time.Second, message(queue, "into the alarm"))
+	if class := core.ClassOf(results[0]); results[0] == nil || class != core.Unknown && class != core.Blocked {
+		t.Fatalf("into the alarm: %v, want unknown or blocked", results[0])
 	}
 	for range 3 {
 		begin := time.Now()
-		verdicts, each := deliver(t, s, 30*time.Second, message(queue, "held back"), message(queue, "held back"))
-		checkClass(t, verdicts[0], core.Blocked)
+		results, each := deliver(t, s, 30*time.Second, message(queue, "held back"), message(queue, "held back"))
+		checkClass(t, results[0], core.Blocked)
 		if took := time.Since(begin); each || took > 10*time.Second {
-			t.Errorf("during the alarm: %v after %s, want one answer at once", verdicts, took)
+			t.Errorf("during the alarm: %v after %s, want one answer at once", results, took)
 		}
 	}
 	if err := s.Health(t.Context()); core.ClassOf(err) != core.Blocked {
@@ -252,12 +252,12 @@ func testMemoryAlarm(t *testing.T, r *rabbit) {
 	}
 	r.MemoryAlarm(false)
 	for deadline := time.Now().Add(time.Minute); ; {
-		verdicts, _ = deliver(t, s, 5*time.Second, message(queue, "after"))
-		if verdicts[0] == nil {
+		results, _ = deliver(t, s, 5*time.Second, message(queue, "after"))
+		if results[0] == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after the alarm: %v", verdicts[0])
+			t.Fatalf("after the alarm: %v", results[0])
 		}
 	}
 	got := r.bodies(t, queue)
@@ -277,8 +277,8 @@ func testBrokerPauses(t *testing.T, r *rabbit) {
 	r.Pause()
 	for _, want := range []core.Class{core.Unknown, core.Retry, core.Retry} {
 		begin := time.Now()
-		verdicts, _ := deliver(t, s, 1500*time.Millisecond, message(queue, "during"))
-		checkClass(t, verdicts[0], want)
+		results, _ := deliver(t, s, 1500*time.Millisecond, message(queue, "during"))
+		checkClass(t, results[0], want)
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("Deliver took %s of 1.5s", took)
 		}
@@ -290,12 +290,12 @@ func testBrokerPauses(t *testing.T, r *rabbit) {
 	}
 	r.Resume()
 	for deadline := time.Now().Add(time.Minute); ; {
-		verdicts, _ := deliver(t, s, 3*time.Second, message(queue, "after"))
-		if verdicts[0] == nil {
+		results, _ := deliver(t, s, 3*time.Second, message(queue, "after"))
+		if results[0] == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after the pause: %v", verdicts[0])
+			t.Fatalf("after the pause: %v", results[0])
 		}
 	}
 	// What is sent again until it is confirmed may arrive more than once.
@@ -319,12 +319,12 @@ func TestOtherNodesAreTried(t *testing.T) {
 	mustDeliver(t, s, message(queue, "1"))
 	s.links[0].current.kill(errors.New("killed by the test"))
 	for deadline := time.Now().Add(time.Minute); ; {
-		verdicts, _ := deliver(t, s, 5*time.Second, message(queue, "2"))
-		if verdicts[0] == nil {
+		results, _ := deliver(t, s, 5*time.Second, message(queue, "2"))
+		if results[0] == nil {
 			break
 		}
-		if class := core.ClassOf(verdicts[0]); class != core.Retry && class != core.Unknown || time.Now().After(deadline) {
-			t.Fatalf("%v, want retry, unknown or success", verdicts[0])
+		if class := core.ClassOf(results[0]); class != core.Retry && class != core.Unknown || time.Now().After(deadline) {
+			t.Fatalf("%v, want retry, unknown or success", results[0])
 		}
 	}
 }
@@ -348,13 +348,13 @@ func TestRefusedConnections(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := openTest(t, nil, tt.urls...)
 			closeAtEnd(t, s)
-			verdicts, each := deliver(t, s, 10*time.Second, message("queue", "1"), message("queue", "2"))
-			checkClass(t, verdicts[0], tt.want)
+			results, each := deliver(t, s, 10*time.Second, message("queue", "1"), message("queue", "2"))
+			checkClass(t, results[0], tt.want)
 			if each {
-				t.Error("a verdict for each message, want one answer for the sink")
+				t.Error("a result for each message, want one answer for the sink")
 			}
-			if strings.Contains(verdicts[0].Error(), "wrong-secret") {
-				t.Errorf("the password is shown: %v", verdicts[0])
+			if strings.Contains(results[0].Error(), "wrong-secret") {
+				t.Errorf("the password is shown: %v", results[0])
 			}
 		})
 	}
@@ -373,8 +373,8 @@ func TestDialsAreRationed(t *testing.T) {
 	begin := time.Now()
 	took := func() time.Duration { return time.Since(begin) }
 	for took() < 300*time.Millisecond || failures() < 2 && took() < 30*time.Second {
-		verdicts, _ := deliver(t, s, 10*time.Second, message("queue", "1"))
-		checkClass(t, verdicts[0], core.Retry)
+		results, _ := deliver(t, s, 10*time.Second, message("queue", "1"))
+		checkClass(t, results[0], core.Retry)
 	}
 	if n, most := failures(), 8+int(took()/(250*time.Millisecond)); n < 2 || n > most {
 		t.Errorf("%d dials in %s, want a few", n, took())

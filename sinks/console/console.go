@@ -85,7 +85,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	go func() {
 		n, err := s.writer.Write(lines)
 		<-s.turn
-		result <- verdicts(ends, n, err)
+		result <- results(ends, n, err)
 	}()
 	select {
 	case err := <-result:
@@ -128,9 +128,9 @@ func (s *Sink) lines(batch []*core.Message) (lines []byte, ends []int) {
 	return lines, ends
 }
 
-// verdicts says what became of lines of which n bytes were written. Those not
+// results says what became of lines of which n bytes were written. Those not
 // begun are Blocked: they must wait for the writer and not spend attempts.
-func verdicts(ends []int, n int, err error) error {
+func results(ends []int, n int, err error) error {
 	if err == nil && n == ends[len(ends)-1] {
 		return nil
 	}

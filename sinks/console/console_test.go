@@ -128,12 +128,12 @@ func TestWriterFails(t *testing.T) {
 	}
 
 	s, _ = New(&cutWriter{line + line/2}, Human)
-	verdicts, ok := errors.AsType[core.BatchError](s.Deliver(t.Context(), batch))
-	if !ok || len(verdicts) != 3 {
-		t.Fatalf("half written: %v, want a BatchError", verdicts)
+	results, ok := errors.AsType[core.BatchError](s.Deliver(t.Context(), batch))
+	if !ok || len(results) != 3 {
+		t.Fatalf("half written: %v, want a BatchError", results)
 	}
-	if verdicts[0] != nil || core.ClassOf(verdicts[1]) != core.Unknown || core.ClassOf(verdicts[2]) != core.Blocked {
-		t.Errorf("half written: %v, want nil, unknown, blocked", []error(verdicts))
+	if results[0] != nil || core.ClassOf(results[1]) != core.Unknown || core.ClassOf(results[2]) != core.Blocked {
+		t.Errorf("half written: %v, want nil, unknown, blocked", []error(results))
 	}
 }
 

@@ -21,24 +21,24 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/sinks/clienttls"
+	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
 // config is the configuration as written; see the package documentation.
 type config struct {
-	Brokers         []string          `json:"brokers"`
-	ClientID        string            `json:"client_id"`
-	Acks            string            `json:"acks"`
-	Compression     string            `json:"compression"`
-	Partitioner     string            `json:"partitioner"`
-	TLS             *clienttls.Config `json:"tls"`
-	SASL            *saslConfig       `json:"sasl"`
-	MaxMessageBytes *int              `json:"max_message_bytes"`
-	MetadataTTL     string            `json:"metadata_ttl"`
-	DialTimeout     string            `json:"dial_timeout"`
-	RequestTimeout  string            `json:"request_timeout"`
-	IdleTimeout     string            `json:"idle_timeout"`
-	MaxConnections  *int              `json:"max_connections"`
+	Brokers         []string         `json:"brokers"`
+	ClientID        string           `json:"client_id"`
+	Acks            string           `json:"acks"`
+	Compression     string           `json:"compression"`
+	Partitioner     string           `json:"partitioner"`
+	TLS             *tlsfiles.Config `json:"tls"`
+	SASL            *saslConfig      `json:"sasl"`
+	MaxMessageBytes *int             `json:"max_message_bytes"`
+	MetadataTTL     string           `json:"metadata_ttl"`
+	DialTimeout     string           `json:"dial_timeout"`
+	RequestTimeout  string           `json:"request_timeout"`
+	IdleTimeout     string           `json:"idle_timeout"`
+	MaxConnections  *int             `json:"max_connections"`
 }
 
 type saslConfig struct {

@@ -134,7 +134,7 @@ func (c *testCluster) kitOf(t testing.TB, opener func(testing.TB, *sinktest.Wire
 			Topic: func(testing.TB) string { return c.topic(1, "cleanup.policy=compact") }}, // messages without a key
 		MaxBody: kitMaxBatch - acceptedSize(&core.Message{}),
 		Faults:  faults,
-		// The tests' own client connects anew when the broker answers slowly; the
+		// The tests' own client connect again when the broker answers slowly; the
 		// sink's connections are of another type.
 		Leaks: []string{"github.com/segmentio/kafka-go.(*conn).run"},
 	}

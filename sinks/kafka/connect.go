@@ -224,7 +224,7 @@ func (c *conn) authenticate(message []byte) (challenge []byte, err error) {
 	return step.AuthBytes, nil
 }
 
-// connectClass tells a broker that is away from one that will not have us.
+// connectClass tells a broker that is unreachable from one that will not have us.
 func connectClass(err error) core.Class {
 	var code kafka.Error
 	if errors.As(err, &code) && codes[code].class == core.Blocked {

@@ -14,16 +14,16 @@ type delivery struct {
 	routes  []route  // of the last round
 	leaders []string // of the routes, as far as known then
 
-	mu    sync.Mutex
-	fates []fate
-	open  int           // messages handed to lanes and not settled yet
-	done  chan struct{} // closed when open falls to 0
-	over  bool          // given up: what lanes still say is not heard any more
+	mu      sync.Mutex
+	results []result
+	open    int           // messages handed to lanes and not settled yet
+	done    chan struct{} // closed when open falls to 0
+	over    bool          // given up: what lanes still say is not heard any more
 }
 
-// fate is how far one message has come.
-type fate struct {
-	verdict
+// result is how far one message has come.
+type result struct {
+	answer
 	settled bool
 	sent    bool // a request with it is under way
 }
@@ -45,7 +45,7 @@ func newDelivery(batch []*core.Message) *delivery {
 		records: newRecords(batch),
 		routes:  make([]route, len(batch)),
 		leaders: make([]string, len(batch)),
-		fates:   make([]fate, len(batch)),
+		results: make([]result, len(batch)),
 	}
 }
 
@@ -60,7 +60,7 @@ func (c *chunk) begin() bool {
 		return false
 	}
 	for _, at := range c.places {
-		c.fates[at].sent = true
+		c.results[at].sent = true
 	}
 	return true
 }
@@ -70,21 +70,21 @@ func (c *chunk) back() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, at := range c.places {
-		c.fates[at].sent = false
+		c.results[at].sent = false
 	}
 }
 
 // settle tells what became of all messages of the chunk.
-func (c *chunk) settle(v verdict) { c.delivery.settle(v, c.places...) }
+func (c *chunk) settle(v answer) { c.delivery.settle(v, c.places...) }
 
-func (d *delivery) settle(v verdict, places ...int) {
+func (d *delivery) settle(v answer, places ...int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.over {
 		return
 	}
 	for _, at := range places {
-		d.fates[at] = fate{verdict: v, settled: true}
+		d.results[at] = result{answer: v, settled: true}
 	}
 	if d.open -= len(places); d.open == 0 {
 		close(d.done)
@@ -96,7 +96,7 @@ func (d *delivery) expect(places []int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, at := range places {
-		d.fates[at] = fate{}
+		d.results[at] = result{}
 	}
 	d.open, d.done = len(places), make(chan struct{})
 	if d.open == 0 {
@@ -105,11 +105,11 @@ func (d *delivery) expect(places []int) {
 }
 
 // decide settles messages that are not handed to a lane in this round.
-func (d *delivery) decide(v verdict, places ...int) {
+func (d *delivery) decide(v answer, places ...int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, at := range places {
-		d.fates[at] = fate{verdict: v, settled: true}
+		d.results[at] = result{answer: v, settled: true}
 	}
 }
 
@@ -124,14 +124,14 @@ func (d *delivery) wait(ctx context.Context) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.over = true
-	for n := range d.fates {
-		f := &d.fates[n]
+	for n := range d.results {
+		f := &d.results[n]
 		switch {
 		case f.settled:
 		case f.sent:
-			f.verdict = unclear(fmt.Errorf("no answer yet: %w", context.Cause(ctx)))
+			f.answer = unclear(fmt.Errorf("no answer yet: %w", context.Cause(ctx)))
 		default:
-			f.verdict = unsent(fmt.Errorf("not sent yet: %w", context.Cause(ctx)))
+			f.answer = unsent(fmt.Errorf("not sent yet: %w", context.Cause(ctx)))
 		}
 	}
 	return false
@@ -142,8 +142,8 @@ func (d *delivery) rerouted() []int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var places []int
-	for n := range d.fates {
-		if d.fates[n].settled && d.fates[n].reroute {
+	for n := range d.results {
+		if d.results[n].settled && d.results[n].reroute {
 			places = append(places, n)
 		}
 	}
@@ -156,7 +156,7 @@ func (d *delivery) blameRoute(places []int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, at := range places {
-		if v := &d.fates[at].verdict; v.sinkWide && v.class == core.Retry {
+		if v := &d.results[at].answer; v.sinkWide && v.class == core.Retry {
 			*v = topicTrouble(fmt.Errorf("leader of partition %d of %s: %w", d.routes[at].partition, d.routes[at].topic, v.err))
 		}
 	}
@@ -166,7 +166,7 @@ func (d *delivery) blameRoute(places []int) {
 func (d *delivery) confirmedAt(place int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.fates[place].settled && d.fates[place].err == nil
+	return d.results[place].settled && d.results[place].err == nil
 }
 
 // result is what Deliver returns. It is called when no lane has anything left
@@ -174,9 +174,9 @@ func (d *delivery) confirmedAt(place int) bool {
 func (d *delivery) result() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	failed, worst := 0, verdict{sinkWide: true}
-	for n := range d.fates {
-		v := d.fates[n].verdict
+	failed, worst := 0, answer{sinkWide: true}
+	for n := range d.results {
+		v := d.results[n].answer
 		if v.err == nil {
 			continue
 		}
@@ -188,24 +188,24 @@ func (d *delivery) result() error {
 	switch {
 	case failed == 0:
 		return nil
-	case failed == len(d.fates) && d.allSinkWide():
+	case failed == len(d.results) && d.allSinkWide():
 		return worst.classified()
 	}
 	return d.each()
 }
 
 func (d *delivery) allSinkWide() bool {
-	for n := range d.fates {
-		if !d.fates[n].sinkWide {
+	for n := range d.results {
+		if !d.results[n].sinkWide {
 			return false
 		}
 	}
 	return true
 }
 
-// severity orders the verdicts that may stand for a whole batch: one message
+// severity orders the results that may stand for a whole batch: one message
 // that may have been sent makes it unclear for all.
-func severity(v verdict) int {
+func severity(v answer) int {
 	switch {
 	case v.err == nil:
 		return 0
@@ -217,11 +217,11 @@ func severity(v verdict) int {
 	return 1
 }
 
-// each is a verdict for each message.
+// each is a result for each message.
 func (d *delivery) each() core.BatchError {
-	verdicts := make(core.BatchError, len(d.fates))
-	for n := range d.fates {
-		verdicts[n] = d.fates[n].classified()
+	results := make(core.BatchError, len(d.results))
+	for n := range d.results {
+		results[n] = d.results[n].classified()
 	}
-	return verdicts
+	return results
 }

@@ -276,13 +276,13 @@ func numbered(n int) []string {
 // each returns the class of each message as the engine sees it; -1 is confirmed.
 func each(n int, err error) []core.Class {
 	classes := make([]core.Class, n)
-	verdicts, ok := errors.AsType[core.BatchError](err)
+	results, ok := errors.AsType[core.BatchError](err)
 	for i := range classes {
 		switch {
-		case err == nil || ok && verdicts[i] == nil:
+		case err == nil || ok && results[i] == nil:
 			classes[i] = -1
 		case ok:
-			classes[i] = core.ClassOf(verdicts[i])
+			classes[i] = core.ClassOf(results[i])
 		default:
 			classes[i] = core.ClassOf(err)
 		}

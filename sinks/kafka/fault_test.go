@@ -157,9 +157,9 @@ func TestNoLeader(t *testing.T) {
 	})
 }
 
-// TestOneBrokerAway: messages for its partitions go back without blame, and the
+// TestOneBrokerUnreachable: messages for its partitions go back without blame, and the
 // others are delivered.
-func TestOneBrokerAway(t *testing.T) {
+func TestOneBrokerUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
 		f.leaders["t"] = []int{2, 1, 1, 1}
 		f.down[2] = true
@@ -178,8 +178,8 @@ func TestOneBrokerAway(t *testing.T) {
 	})
 }
 
-// TestAllBrokersAway: the trouble is the sink's, and a try costs little.
-func TestAllBrokersAway(t *testing.T) {
+// TestAllBrokersUnreachable: the trouble is the sink's, and a try costs little.
+func TestAllBrokersUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
 		if _, err := deliverTimed(t, sink, messages("t", "first")); err != nil {
 			t.Fatal(err)

@@ -120,13 +120,13 @@ func (l *lane) send(r *request) {
 }
 
 // exchange sends r, on a new connection if the one at hand has ended before the
-// request had left. The verdict has an error if there is no answer.
-func (l *lane) exchange(r *request) (*produce.Response, verdict) {
+// request had left. The result has an error if there is no answer.
+func (l *lane) exchange(r *request) (*produce.Response, answer) {
 	for reused := l.conn.usable(); ; reused = false {
 		if !l.conn.usable() {
 			made, err := l.broker.connect(l.broker.ctx, l.broker.address)
 			if err != nil {
-				return nil, connectVerdict(err)
+				return nil, classifyDial(err)
 			}
 			l.conn = made
 		}
@@ -148,8 +148,8 @@ func (l *lane) exchange(r *request) (*produce.Response, verdict) {
 	}
 }
 
-// connectVerdict is the verdict on messages for which there is no connection.
-func connectVerdict(err error) verdict {
+// classifyDial is the result on messages for which there is no connection.
+func classifyDial(err error) answer {
 	v := unsent(err)
 	if c, ok := errors.AsType[*connectError](err); ok {
 		v.class = c.class
@@ -167,7 +167,7 @@ func (l *lane) answered(s *set, answer *produce.ResponsePartition) {
 	if len(answer.RecordErrors) == 1 && answer.RecordErrors[0].BatchIndexErrorMessage != "" {
 		answer.ErrorMessage = answer.RecordErrors[0].BatchIndexErrorMessage
 	}
-	v := verdictOn(s.route, answer)
+	v := classifyAnswer(s.route, answer)
 	if v.class == core.Permanent && s.messages() > 1 {
 		l.isolate(s, v, answer)
 		return
@@ -178,7 +178,7 @@ func (l *lane) answered(s *set, answer *produce.ResponsePartition) {
 // isolate has a record batch, which was refused as a whole because of some of
 // its records, sent again in parts: chunk by chunk, then without the records
 // that the broker named, or else in halves until the culprit stands alone.
-func (l *lane) isolate(s *set, v verdict, answer *produce.ResponsePartition) {
+func (l *lane) isolate(s *set, v answer, answer *produce.ResponsePartition) {
 	parts := s.chunks
 	if len(parts) == 1 {
 		parts = s.chunks[0].without(answer, v)
@@ -194,7 +194,7 @@ func (l *lane) isolate(s *set, v verdict, answer *produce.ResponsePartition) {
 
 // without settles the records that the broker named as the culprits and returns
 // the others as one chunk; if it named none, or all, two halves.
-func (c *chunk) without(answer *produce.ResponsePartition, v verdict) []*chunk {
+func (c *chunk) without(answer *produce.ResponsePartition, v answer) []*chunk {
 	named := make(map[int]string, len(answer.RecordErrors))
 	for _, e := range answer.RecordErrors {
 		named[int(e.BatchIndex)] = e.BatchIndexErrorMessage
@@ -211,13 +211,13 @@ func (c *chunk) without(answer *produce.ResponsePartition, v verdict) []*chunk {
 	}
 	for n, place := range c.places {
 		if text, ok := named[n]; ok {
-			c.delivery.settle(verdictOf(int16(codeOf(v)), text, c.topic, c.partition), place)
+			c.delivery.settle(classify(int16(codeOf(v)), text, c.topic, c.partition), place)
 		}
 	}
 	return []*chunk{c.part(rest)}
 }
 
-func codeOf(v verdict) kafka.Error {
+func codeOf(v answer) kafka.Error {
 	code := kafka.Unknown
 	errors.As(v.err, &code)
 	return code

@@ -62,15 +62,15 @@ func (p *plan) add(a *assignment, r route, place int) {
 	a.places = append(a.places, place)
 }
 
-// routeOf finds the partition of a message. The verdict has an error if it can't
+// routeOf finds the partition of a message. The result has an error if it can't
 // be sent there.
-func (p *plan) routeOf(m *core.Message, t *topic, keyless map[string]int32) (route, verdict) {
+func (p *plan) routeOf(m *core.Message, t *topic, keyless map[string]int32) (route, answer) {
 	r := route{topic: m.Topic, partition: -1}
 	if size := acceptedSize(m); size > p.sink.client.maxBatchBytes { // accepted under another limit
-		return r, verdict{err: fmt.Errorf("message of %d bytes is larger than max_message_bytes", size), class: core.Permanent}
+		return r, answer{err: fmt.Errorf("message of %d bytes is larger than max_message_bytes", size), class: core.Permanent}
 	}
 	if t.code != 0 {
-		v := verdictOf(t.code, "", m.Topic, -1)
+		v := classify(t.code, "", m.Topic, -1)
 		// It was asked for a moment ago; only a leader may still turn up.
 		v.reroute = t.code == int16(kafka.LeaderNotAvailable)
 		return r, v
@@ -80,7 +80,7 @@ func (p *plan) routeOf(m *core.Message, t *topic, keyless map[string]int32) (rou
 	}
 	number, err := p.choose(m, t, keyless)
 	if err != nil {
-		return r, verdict{err: err, class: core.Permanent}
+		return r, answer{err: err, class: core.Permanent}
 	}
 	r.partition = number
 	if chosen := t.partitions[number]; chosen.leader == "" {
@@ -88,7 +88,7 @@ func (p *plan) routeOf(m *core.Message, t *topic, keyless map[string]int32) (rou
 		if code == 0 {
 			code = int16(kafka.LeaderNotAvailable)
 		}
-		v := verdictOf(code, "", m.Topic, number)
+		v := classify(code, "", m.Topic, number)
 		v.reroute = true
 		return r, v
 	}

@@ -79,7 +79,7 @@ func (r *request) encode(compression protocol.Attributes, acks time.Duration) *p
 	return out
 }
 
-func (s *set) settle(v verdict) {
+func (s *set) settle(v answer) {
 	for _, c := range s.chunks {
 		c.settle(v)
 	}

@@ -139,7 +139,7 @@ func testRefusedConnections(t *testing.T, c *testCluster, addr, ca string) {
 		name   string
 		addr   string
 		more   map[string]any
-		blocks bool // else it looks like a broker that is away
+		blocks bool // else it looks like a broker that is unreachable
 	}{
 		{"other CA", addr, secured("plain", testPassword, otherCA), true},
 		{"other name", addr, wrongName, true},
@@ -197,8 +197,8 @@ func TestTopicOutOfSight(t *testing.T) {
 	sink := openTest(t, []string{addr}, secured("plain", testPassword, ca), nil)
 	defer sink.Close()
 	err := sink.Deliver(t.Context(), []*core.Message{{ID: "1", Topic: hidden, Attempt: 1}, {ID: "2", Topic: good, Attempt: 1}})
-	verdicts, ok := errors.AsType[core.BatchError](err)
-	if !ok || core.ClassOf(verdicts[0]) != core.TopicBlocked || verdicts[1] != nil {
+	results, ok := errors.AsType[core.BatchError](err)
+	if !ok || core.ClassOf(results[0]) != core.TopicBlocked || results[1] != nil {
 		t.Errorf("got %v, want topic_blocked for the first alone", err)
 	}
 }

@@ -115,7 +115,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 		case err == nil:
 		case try == 0:
 			return failedLookup(err)
-		default: // no broker is better off: the verdicts stand
+		default: // no broker is better off: the results stand
 			return d.result()
 		}
 		if try > 0 {

@@ -21,7 +21,7 @@ const maxCheck = 10 * time.Second
 func (in *instance) checkAll(ctx context.Context, batch []*core.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime(ctx))
 	defer cancel()
-	verdicts, refused := make(core.BatchError, len(batch)), false
+	results, refused := make(core.BatchError, len(batch)), false
 	for from := 0; from < len(batch); {
 		to := from + checkBounds().fit(batch[from:])
 		part, err := in.check(ctx, batch[from:to])
@@ -30,13 +30,13 @@ func (in *instance) checkAll(ctx context.Context, batch []*core.Message) error {
 		}
 		for n, fault := range part {
 			if fault.GetReason() != "" {
-				verdicts[from+n], refused = invalidOf(fault), true
+				results[from+n], refused = invalidOf(fault), true
 			}
 		}
 		from = to
 	}
 	if refused {
-		return verdicts
+		return results
 	}
 	return nil
 }

@@ -36,11 +36,11 @@ func (e *evilSink) checks() string {
 func TestCheck(t *testing.T) {
 	e := openEvil(t, "checks")
 	err := e.Sink.(core.Checker).Check(t.Context(), []*core.Message{{Topic: "t"}, {Topic: "big"}, {Topic: "t"}})
-	verdicts, ok := errors.AsType[core.BatchError](err)
-	if !ok || len(verdicts) != 3 || verdicts[0] != nil || verdicts[2] != nil {
+	results, ok := errors.AsType[core.BatchError](err)
+	if !ok || len(results) != 3 || results[0] != nil || results[2] != nil {
 		t.Fatalf("got %v", err)
 	}
-	got, ok := errors.AsType[*core.InvalidError](verdicts[1])
+	got, ok := errors.AsType[*core.InvalidError](results[1])
 	if !ok || *got != (core.InvalidError{Field: "body", Reason: "is too large", TooLarge: true}) {
 		t.Errorf("got %v", got)
 	}
@@ -108,12 +108,12 @@ func TestCheckHangs(t *testing.T) {
 	if receipts[1].Err != nil {
 		t.Errorf("the other sink's message: %v", receipts[1].Err)
 	}
-	if f := e.facts(); f["restarts"] != "0" {
-		t.Errorf("facts %v", f)
+	if f := e.details(); f["restarts"] != "0" {
+		t.Errorf("details %v", f)
 	}
 }
 
-// TestCheckNeverAnswered: what lives and yet answers no Check for long is started anew.
+// TestCheckNeverAnswered: what lives and yet answers no Check for long is restarted.
 func TestCheckNeverAnswered(t *testing.T) {
 	e := openEvil(t, "mute-check", func(s *settings) { s.pace.silence = time.Millisecond })
 	for range hopeless {
@@ -124,8 +124,8 @@ func TestCheckNeverAnswered(t *testing.T) {
 		cancel()
 	}
 	e.restarted(1, slack)
-	if f := e.facts(); !strings.HasPrefix(f["last_exit"], "it has answered no Check for ") {
-		t.Errorf("facts %v", f)
+	if f := e.details(); !strings.HasPrefix(f["last_exit"], "it has answered no Check for ") {
+		t.Errorf("details %v", f)
 	}
 }
 

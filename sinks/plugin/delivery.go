@@ -22,11 +22,11 @@ var errTooLarge = errors.New("larger than the plugin takes")
 // delivery is one Deliver on its way: its batch goes out in parts, one after
 // the other, so that messages with equal keys keep their order.
 type delivery struct {
-	in       *instance
-	batch    []*core.Message
-	verdicts core.BatchError
-	failed   bool  // a verdict is not nil
-	trouble  error // with the sink as a whole, before anything was sent
+	in      *instance
+	batch   []*core.Message
+	results core.BatchError
+	failed  bool  // a result is not nil
+	trouble error // with the sink as a whole, before anything was sent
 }
 
 func (d *delivery) run(ctx context.Context) error {
@@ -41,7 +41,7 @@ func (d *delivery) run(ctx context.Context) error {
 	case d.trouble != nil:
 		return d.trouble
 	case d.failed:
-		return d.verdicts
+		return d.results
 	}
 	return nil
 }
@@ -50,35 +50,35 @@ func (d *delivery) run(ctx context.Context) error {
 func (d *delivery) send(ctx context.Context, from, to int) bool {
 	part := d.batch[from:to]
 	err := d.in.deliver(ctx, part)
-	switch verdicts, each := errors.AsType[core.BatchError](err); {
+	switch results, each := errors.AsType[core.BatchError](err); {
 	case err == nil:
 		return true
 	case errors.Is(err, errTooLarge) && len(part) > 1:
 		middle := from + len(part)/2
 		return d.send(ctx, from, middle) && d.send(ctx, middle, to)
 	case errors.Is(err, errTooLarge):
-		d.judge(from, to, core.Classify(core.Permanent, fmt.Errorf("the message is %w in one call", err)))
+		d.classify(from, to, core.Classify(core.Permanent, fmt.Errorf("the message is %w in one call", err)))
 		return true
 	case each:
 		d.failed = true
-		copy(d.verdicts[from:], verdicts)
+		copy(d.results[from:], results)
 		return true
 	case to-from == len(d.batch), from == 0 && !isOfMessages(err) && core.ClassOf(err) != core.Unknown: // nothing else has been sent
 		d.trouble = err
 		return false
 	case isOfMessages(err):
-		d.judge(from, to, err)
+		d.classify(from, to, err)
 		return true
 	}
-	d.judge(from, to, err)
-	d.judge(to, len(d.batch), unsent(err))
+	d.classify(from, to, err)
+	d.classify(to, len(d.batch), unsent(err))
 	return false
 }
 
-func (d *delivery) judge(from, to int, err error) {
+func (d *delivery) classify(from, to int, err error) {
 	d.failed = d.failed || from < to
 	for n := from; n < to; n++ {
-		d.verdicts[n] = err
+		d.results[n] = err
 	}
 }
 
@@ -122,7 +122,7 @@ func replyLimit(n int) int { return maxReply + n*replySize }
 const replySize = 1 << 10
 
 // errDown: the process has ended, or is about to be ended.
-var errDown = errors.New("the plugin is down and will be started anew")
+var errDown = errors.New("the plugin is down and will be restarted")
 
 // fits tells a single message that the plugin has said not to take.
 func (in *instance) fits(part []*core.Message) error {
@@ -204,7 +204,7 @@ func (in *instance) read(part []*core.Message, response *sinkv1.DeliverResponse)
 	if len(response.Results) != len(part) {
 		return in.nonsense("it gave %d results for %d messages", len(response.Results), len(part))
 	}
-	var verdicts core.BatchError
+	var results core.BatchError
 	for n, result := range response.Results {
 		if result.GetId() != part[n].ID {
 			return in.nonsense("its result %d is for message %q, not for %q", n, core.Shorten(result.GetId(), 64), part[n].ID)
@@ -213,15 +213,15 @@ func (in *instance) read(part []*core.Message, response *sinkv1.DeliverResponse)
 		if err == nil {
 			continue
 		}
-		if verdicts == nil {
-			verdicts = make(core.BatchError, len(part))
+		if results == nil {
+			results = make(core.BatchError, len(part))
 		}
-		verdicts[n] = err
+		results[n] = err
 	}
-	if verdicts == nil {
+	if results == nil {
 		return nil
 	}
-	return verdicts
+	return results
 }
 
 func (in *instance) readTrouble(trouble *sinkv1.Result) error {
@@ -232,12 +232,12 @@ func (in *instance) readTrouble(trouble *sinkv1.Result) error {
 	return err
 }
 
-// outcome is verdictOf with a text that is fit to be logged and stored.
+// outcome is errorOf with a text that is fit to be logged and stored.
 func (in *instance) outcome(result *sinkv1.Result) error {
 	if result.GetError() != "" {
 		result.Error = clean(result.Error)
 	}
-	err := verdictOf(result)
+	err := errorOf(result)
 	if errors.Is(err, errNoOutcome) && in.odd.CompareAndSwap(false, true) {
 		in.log.Warn("plugin gives outcomes that are not known, they count as unknown", "outcome", int(result.GetOutcome()))
 	}

@@ -47,23 +47,23 @@ func confirm(request *sinkv1.DeliverRequest) *sinkv1.DeliverResponse {
 func stubbed(s *stub, about *sinkv1.DescribeResponse) (*instance, *journal) {
 	j := &journal{}
 	return &instance{program: &program{exited: make(chan struct{})}, sink: s, about: about, bounds: boundsOf(about), log: j.log(),
-		pace: standardPace(), since: time.Now(), verdict: make(chan error, 1), suspect: make(chan struct{}, 1)}, j
+		pace: standardPace(), since: time.Now(), result: make(chan error, 1), suspect: make(chan struct{}, 1)}, j
 }
 
 func (in *instance) deliverAll(ctx context.Context, batch []*core.Message) error {
-	d := &delivery{in: in, batch: batch, verdicts: make(core.BatchError, len(batch))}
+	d := &delivery{in: in, batch: batch, results: make(core.BatchError, len(batch))}
 	return d.run(ctx)
 }
 
 // classesOf is one word for each message.
 func classesOf(err error, n int) string {
-	verdicts, ok := errors.AsType[core.BatchError](err)
+	results, ok := errors.AsType[core.BatchError](err)
 	if !ok {
 		return "all:" + classOf(err)
 	}
 	words := make([]string, n)
 	for i := range words {
-		words[i] = classOf(verdicts[i])
+		words[i] = classOf(results[i])
 	}
 	return strings.Join(words, " ")
 }
@@ -266,7 +266,7 @@ func TestNonsense(t *testing.T) {
 			if got := classesOf(err, 2); got != "all:unknown" {
 				t.Errorf("got %s", got)
 			}
-			if why := <-in.verdict; why.Error() != test.text {
+			if why := <-in.result; why.Error() != test.text {
 				t.Errorf("condemned for %v", why)
 			}
 			if err := in.deliverAll(t.Context(), messages(2)); classesOf(err, 2) != "all:retry" || len(s.calls) != 1 {

@@ -1,6 +1,6 @@
 // Package plugin runs sinks as programs of their own. Opener, on the host's
 // side, makes of a plugin a core.Sink like any other: it starts the program,
-// watches it, and starts it anew when it has died. Serve, on the author's side,
+// watches it, and restarts it when it has died. Serve, on the author's side,
 // makes of a core.OpenFunc such a program:
 //
 //	func main() { plugin.Serve(plugin.Definition{Name: "mine", Version: "0.1.0", Open: mine.Open}) }
@@ -25,7 +25,7 @@
 //	start_timeout    until it listens and says what it is, and again for its
 //	                 configuration; 10s
 //	health_interval  between two questions whether it lives; 5s
-//	stop_timeout     to finish what it has in hand when we end; 3s
+//	stop_timeout     to finish what it has in flight when we end; 3s
 //	required         false: PatientOpener's sinks are there although their plugin does
 //	                 not start
 //	config           the plugin's own settings, which it checks
@@ -35,7 +35,7 @@
 // A plugin that ends, does not say within two seconds that it lives (asked every
 // health_interval, and when a Deliver had no answer), gives a reply that makes no
 // sense, or answers no Deliver or no Check for a minute, is killed with its process group and
-// started anew: at once at first, after up to 30 s if it keeps ending, and once a
+// started again: at once at first, after up to 30 s if it keeps ending, and once a
 // minute if it ended five times within one. Meanwhile Deliver fails at once.
 // Processes that leave the group, by a session of their own, are not found.
 //

@@ -174,10 +174,10 @@ func childrenOf(pid int) []string {
 	return found
 }
 
-func (e *evilSink) facts() map[string]string { return e.Sink.(core.Describer).Describe() }
+func (e *evilSink) details() map[string]string { return e.Sink.(core.Describer).Describe() }
 
 func (e *evilSink) pid() int {
-	pid, _ := strconv.Atoi(e.facts()["pid"])
+	pid, _ := strconv.Atoi(e.details()["pid"])
 	return pid
 }
 
@@ -204,11 +204,11 @@ func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
 	}
 }
 
-// restarted waits until the plugin has been started anew n times.
+// restarted waits until the plugin has been restarted n times.
 func (e *evilSink) restarted(n int, limit time.Duration) {
 	e.t.Helper()
 	within(e.t, limit, "restart", func() bool {
-		f := e.facts()
+		f := e.details()
 		return f["restarts"] == strconv.Itoa(n) && f["state"] == stateRunning
 	})
 }

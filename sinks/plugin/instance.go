@@ -26,7 +26,7 @@ import (
 )
 
 // instance is a plugin that runs and that we are connected to: a program and
-// what talks to it. It is made anew for each start.
+// what talks to it. It is recreated for each start.
 type instance struct {
 	program *program
 	client  *goplugin.Client
@@ -41,7 +41,7 @@ type instance struct {
 	since  time.Time
 
 	condemned atomic.Bool
-	verdict   chan error    // why it is condemned; has room for one
+	result    chan error    // why it is condemned; has room for one
 	suspect   chan struct{} // a call had no answer; has room for one
 	odd       atomic.Bool   // an outcome that is not known was logged
 	verbose   atomic.Bool   // that a reply was too large was logged
@@ -69,7 +69,7 @@ func launch(ctx context.Context, s settings, out *output) (*instance, error) {
 		_ = os.Remove(dir) // it is empty, and in the way of nobody
 		return nil, fmt.Errorf("make a directory for the plugin: the path of TMPDIR is so long that no socket fits below it: %s", dir)
 	}
-	in := &instance{dir: dir, log: out.log, pace: s.pace, since: time.Now(), verdict: make(chan error, 1), suspect: make(chan struct{}, 1)}
+	in := &instance{dir: dir, log: out.log, pace: s.pace, since: time.Now(), result: make(chan error, 1), suspect: make(chan struct{}, 1)}
 	if err := in.launch(ctx, s, file, out); err != nil {
 		in.end()
 		return nil, err
@@ -279,7 +279,7 @@ const maxFaults = 50
 // condemn has the instance replaced. Calls from now on are not made.
 func (in *instance) condemn(why error) {
 	if in.condemned.CompareAndSwap(false, true) {
-		in.verdict <- why
+		in.result <- why
 	}
 }
 

@@ -39,8 +39,8 @@ func outcomeOf(id string, err error) *sinkv1.Result {
 // version does not know.
 var errNoOutcome = errors.New("plugin gave no outcome that is known")
 
-// verdictOf is the error that a sink would have returned.
-func verdictOf(r *sinkv1.Result) error {
+// errorOf is the error that a sink would have returned.
+func errorOf(r *sinkv1.Result) error {
 	class, err := core.Unknown, error(nil)
 	switch r.GetOutcome() {
 	case sinkv1.Outcome_OUTCOME_CONFIRMED:

@@ -28,7 +28,7 @@ const (
 // output passes what a plugin prints on to the log: bounded in number and
 // length, on one line each, and with nothing in it that could drive a terminal.
 // It never blocks the plugin for longer than the log does. It is kept when the
-// plugin is started anew, so that a plugin that crashes often does not print more.
+// plugin is restarted, so that a plugin that crashes often does not print more.
 type output struct {
 	log *slog.Logger
 

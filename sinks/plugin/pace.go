@@ -2,9 +2,9 @@ package plugin
 
 import "time"
 
-// pace is how quickly a plugin is given up and started anew.
+// pace is how quickly a plugin is given up and restarted.
 type pace struct {
-	// The first wait before a plugin that has ended is started anew; it doubles
+	// The first wait before a plugin that has ended is restarted; it doubles
 	// each time, up to the longest.
 	first, longest time.Duration
 	// calm is how long a plugin must live for what was before to be forgotten.

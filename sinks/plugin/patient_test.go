@@ -37,8 +37,8 @@ func TestBrokenAtTheStart(t *testing.T) {
 			if err := checker.Check(t.Context(), []*core.Message{{Topic: "big"}}); err != nil {
 				t.Errorf("it refuses messages: %v", err)
 			}
-			if f := e.facts(); f["state"] == stateRunning || !strings.Contains(f["last_exit"], test.why) || f["pid"] != "" {
-				t.Errorf("facts %v", f)
+			if f := e.details(); f["state"] == stateRunning || !strings.Contains(f["last_exit"], test.why) || f["pid"] != "" {
+				t.Errorf("details %v", f)
 			}
 			if e.Sink.(core.HealthChecker).Health(t.Context()) == nil {
 				t.Error("it is healthy")

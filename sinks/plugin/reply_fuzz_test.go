@@ -14,7 +14,7 @@ import (
 
 // FuzzReply: whatever bytes a plugin answers Deliver with, a message counts as
 // confirmed only if the reply names every message in order and confirms that
-// one. Anything else is a verdict with a class that is known, no negative wait,
+// one. Anything else is a result with a class that is known, no negative wait,
 // and a text that is bounded and printable.
 func FuzzReply(f *testing.F) {
 	seed := func(r *sinkv1.DeliverResponse) {
@@ -45,19 +45,19 @@ func FuzzReply(f *testing.F) {
 		confirmed := confirmedBy(response, batch)
 		in, _ := stubbed(&stub{answer: func(int, *sinkv1.DeliverRequest) (*sinkv1.DeliverResponse, error) { return response, nil }}, &sinkv1.DescribeResponse{})
 		err := in.deliver(context.Background(), batch)
-		verdicts, each := errors.AsType[core.BatchError](err)
-		if each && len(verdicts) != len(batch) {
-			t.Fatalf("%d verdicts", len(verdicts))
+		results, each := errors.AsType[core.BatchError](err)
+		if each && len(results) != len(batch) {
+			t.Fatalf("%d results", len(results))
 		}
 		for n := range batch {
-			verdict := err
+			result := err
 			if each {
-				verdict = verdicts[n]
+				result = results[n]
 			}
-			if (verdict == nil) != confirmed[n] {
-				t.Errorf("message %d: %v, confirmed is %t", n, verdict, confirmed[n])
+			if (result == nil) != confirmed[n] {
+				t.Errorf("message %d: %v, confirmed is %t", n, result, confirmed[n])
 			}
-			checkVerdict(t, verdict)
+			checkResult(t, result)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func confirmedBy(r *sinkv1.DeliverResponse, batch []*core.Message) []bool {
 	return confirmed
 }
 
-func checkVerdict(t *testing.T, err error) {
+func checkResult(t *testing.T, err error) {
 	t.Helper()
 	e, ok := errors.AsType[*core.SinkError](err)
 	switch {

@@ -35,7 +35,7 @@ const (
 // The sink is opened when the host has sent its configuration, and closed when
 // the host says so, on SIGTERM, and when the host has died. SIGINT is left to
 // the host, as a terminal sends it to both. A panic in a call is logged and
-// fails that call; elsewhere it ends the process, which the host starts anew.
+// fails that call; elsewhere it ends the process, which the host restarts.
 //
 // What the program writes to the default logger of log/slog reaches the host's
 // log with its level and attributes. Other lines on standard error and standard

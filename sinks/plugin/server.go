@@ -155,10 +155,10 @@ const answerIn = 50 * time.Millisecond
 
 // responseOf says in the protocol's words what Deliver has returned.
 func responseOf(batch []*core.Message, err error) *sinkv1.DeliverResponse {
-	verdicts, each := errors.AsType[core.BatchError](err)
+	results, each := errors.AsType[core.BatchError](err)
 	switch {
-	case each && len(verdicts) != len(batch):
-		err = core.Classify(core.Unknown, fmt.Errorf("%d verdicts for %d messages, the first failure with: %w", len(verdicts), len(batch), err))
+	case each && len(results) != len(batch):
+		err = core.Classify(core.Unknown, fmt.Errorf("%d results for %d messages, the first failure with: %w", len(results), len(batch), err))
 		return &sinkv1.DeliverResponse{Trouble: resultOf("", err)}
 	case err != nil && !each:
 		return &sinkv1.DeliverResponse{Trouble: resultOf("", err)}
@@ -166,8 +166,8 @@ func responseOf(batch []*core.Message, err error) *sinkv1.DeliverResponse {
 	response := &sinkv1.DeliverResponse{Results: make([]*sinkv1.Result, len(batch))}
 	confirmed := make([]sinkv1.Result, len(batch))
 	for n, m := range batch {
-		if each && verdicts[n] != nil {
-			response.Results[n] = resultOf(m.ID, verdicts[n])
+		if each && results[n] != nil {
+			response.Results[n] = resultOf(m.ID, results[n])
 			continue
 		}
 		confirmed[n].Id, confirmed[n].Outcome = m.ID, sinkv1.Outcome_OUTCOME_CONFIRMED
@@ -197,19 +197,19 @@ func (s *server) Check(ctx context.Context, request *sinkv1.CheckRequest) (*sink
 		return nil, unavailable(err)
 	}
 	defer s.leave()
-	verdicts := make(core.BatchError, len(request.Messages))
+	results := make(core.BatchError, len(request.Messages))
 	if checker, ok := sink.(core.Checker); ok {
 		err := checker.Check(ctx, batchOf(request.Messages))
 		each, told := errors.AsType[core.BatchError](err)
 		switch {
-		case told && len(each) == len(verdicts):
-			verdicts = each
+		case told && len(each) == len(results):
+			results = each
 		case err != nil:
 			return nil, status.Error(codes.Unknown, printable(err.Error()))
 		}
 	}
-	response := &sinkv1.CheckResponse{Faults: make([]*sinkv1.Fault, len(verdicts))}
-	for n, err := range verdicts {
+	response := &sinkv1.CheckResponse{Faults: make([]*sinkv1.Fault, len(results))}
+	for n, err := range results {
 		if response.Faults[n] = (&sinkv1.Fault{}); err != nil {
 			response.Faults[n] = faultOf(err)
 		}

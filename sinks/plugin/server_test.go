@@ -121,9 +121,9 @@ func TestDeliverAnswers(t *testing.T) {
 		{"without a class", broken, &sinkv1.DeliverResponse{Trouble: result("", sinkv1.Outcome_OUTCOME_RETRY, "broken \ufffd")}},
 		{"with a wait", &core.SinkError{Class: core.Retry, After: 1500 * time.Millisecond, Err: broken},
 			&sinkv1.DeliverResponse{Trouble: &sinkv1.Result{Outcome: sinkv1.Outcome_OUTCOME_RETRY, AfterMs: 1500, Error: "broken \ufffd"}}},
-		{"too few verdicts", core.BatchError{core.Classify(core.Permanent, errors.New("no"))},
+		{"too few results", core.BatchError{core.Classify(core.Permanent, errors.New("no"))},
 			&sinkv1.DeliverResponse{Trouble: result("", sinkv1.Outcome_OUTCOME_UNKNOWN,
-				"1 verdicts for 2 messages, the first failure with: 1 of 1 messages failed, the first with: permanent: no")}},
+				"1 results for 2 messages, the first failure with: 1 of 1 messages failed, the first with: permanent: no")}},
 		{"long text", errors.New(strings.Repeat("x", 5000)),
 			&sinkv1.DeliverResponse{Trouble: result("", sinkv1.Outcome_OUTCOME_RETRY, strings.Repeat("x", maxReason))}},
 	}
@@ -284,7 +284,7 @@ func TestLargeBatchesPass(t *testing.T) {
 	}
 }
 
-// TestDeliverAnswersBeforeItsDeadline: a verdict that comes with the deadline
+// TestDeliverAnswersBeforeItsDeadline: a result that comes with the deadline
 // must not be lost on the way.
 func TestDeliverAnswersBeforeItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

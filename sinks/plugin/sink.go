@@ -71,7 +71,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	if err != nil {
 		return err
 	}
-	d := &delivery{in: in, batch: batch, verdicts: make(core.BatchError, len(batch))}
+	d := &delivery{in: in, batch: batch, results: make(core.BatchError, len(batch))}
 	return d.run(ctx)
 }
 
@@ -118,20 +118,20 @@ func (s *Sink) Health(ctx context.Context) error {
 func (s *Sink) Describe() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	facts := map[string]string{
+	details := map[string]string{
 		"plugin": clean(s.about.GetName()), "version": clean(s.about.GetVersion()),
 		"state": s.state, "restarts": strconv.Itoa(max(s.starts-1, 0)),
 	}
 	if s.live != nil {
-		facts["pid"] = strconv.Itoa(s.live.program.pid())
+		details["pid"] = strconv.Itoa(s.live.program.pid())
 	}
 	if s.lastExit != "" {
-		facts["last_exit"] = s.lastExit
+		details["last_exit"] = s.lastExit
 	}
-	return facts
+	return details
 }
 
-// Close has the plugin finish what it has in hand and ends it. What is under way
+// Close has the plugin finish what it has in flight and ends it. What is under way
 // and does not end within stop_timeout fails, with class Unknown. It returns
 // within stop_timeout and a few seconds.
 func (s *Sink) Close() error {
@@ -168,7 +168,7 @@ func (s *Sink) pause(state string, why error) {
 }
 
 // classified gives the reason why a plugin is down its class: what a restart
-// alone can't mend is for an operator.
+// alone can't fix is for an operator.
 func classified(why error) error {
 	_, setting := errors.AsType[*core.InvalidError](why)
 	_, greeting := errors.AsType[*badGreeting](why)

@@ -255,7 +255,7 @@ func TestBinaryIsRefused(t *testing.T) {
 		{at("open/own/sink"), "lies below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
 		{at("open/link"), "leads to " + good + ", which lies below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
 		{at("group/sink"), "lies below " + at("group") + ", which can be changed by others (mode 0775): chmod go-w " + at("group")},
-		{at("sticky/sink"), "lies in " + at("sticky") + ", where others can put files beside it: move it to a directory of its own"},
+		{at("sticky/sink"), "lies in " + at("sticky") + ", where others can put files next to it: move it to a directory of its own"},
 	}
 	for _, test := range tests {
 		_, err := findBinary(test.path, nil)

@@ -23,9 +23,9 @@ func TestDeliver(t *testing.T) {
 	if got, _ := os.ReadFile(e.record); string(got) != "m0 1\nm1 1\nm2 1\n" {
 		t.Errorf("recorded %q", got)
 	}
-	f := e.facts()
+	f := e.details()
 	if f["plugin"] != "evil" || f["version"] != "v0.6.6" || f["state"] != "running" || f["restarts"] != "0" || f["last_exit"] != "" || e.pid() == 0 {
-		t.Errorf("facts %v", f)
+		t.Errorf("details %v", f)
 	}
 	if err := e.Sink.(core.HealthChecker).Health(t.Context()); err != nil {
 		t.Error(err)
@@ -33,15 +33,15 @@ func TestDeliver(t *testing.T) {
 	if _, checks := e.Sink.(core.Checker); checks {
 		t.Error("it checks")
 	}
-	pid := e.facts()["pid"]
+	pid := e.details()["pid"]
 	if err := errors.Join(e.Close(), e.Close()); err != nil {
 		t.Error(err)
 	}
 	if err := e.deliver(time.Second, messages(1)...); core.ClassOf(err) != core.Retry || !errors.Is(err, errClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	if alive(pid) || e.facts()["state"] != "closed" || e.Sink.(core.HealthChecker).Health(t.Context()) == nil {
-		t.Errorf("after Close: %v", e.facts())
+	if alive(pid) || e.details()["state"] != "closed" || e.Sink.(core.HealthChecker).Health(t.Context()) == nil {
+		t.Errorf("after Close: %v", e.details())
 	}
 	if n := len(e.journal.with(t, "plugin is not pinned: without sha256 whatever lies there is run")); n != 1 {
 		t.Errorf("warned %d times", n)
@@ -73,7 +73,7 @@ func TestReplaced(t *testing.T) {
 				timeout, change = 2*time.Second, watchful
 			}
 			e := openEvil(t, test.mode, change)
-			first := e.facts()["pid"]
+			first := e.details()["pid"]
 			err := e.deliver(timeout, messages(6)...)
 			if got := classesOf(err, 6); got != test.class {
 				t.Errorf("got %s: %v", got, err)
@@ -89,8 +89,8 @@ func TestReplaced(t *testing.T) {
 			if alive(first) {
 				t.Error("the first process lives")
 			}
-			if f := e.facts(); !strings.HasPrefix(f["last_exit"], test.why) {
-				t.Errorf("facts %v", f)
+			if f := e.details(); !strings.HasPrefix(f["last_exit"], test.why) {
+				t.Errorf("details %v", f)
 			}
 		})
 	}
@@ -111,8 +111,8 @@ func TestLongTexts(t *testing.T) {
 					t.Errorf("the error has %d bytes", n)
 				}
 			}
-			if f := e.facts(); f["restarts"] != "0" || f["state"] != "running" {
-				t.Errorf("facts %v", f)
+			if f := e.details(); f["restarts"] != "0" || f["state"] != "running" {
+				t.Errorf("details %v", f)
 			}
 			logged := len(e.journal.with(t, "plugin's reply is too large to be read: it must cut the texts of its errors"))
 			if (logged == 1) != (mode == "oversized") {
@@ -132,8 +132,8 @@ func TestHarmlessReplies(t *testing.T) {
 			if got := classesOf(e.deliver(slack, messages(3)...), 3); got != want {
 				t.Errorf("got %s", got)
 			}
-			if f := e.facts(); f["restarts"] != "0" || f["state"] != "running" {
-				t.Errorf("facts %v", f)
+			if f := e.details(); f["restarts"] != "0" || f["state"] != "running" {
+				t.Errorf("details %v", f)
 			}
 		})
 	}
@@ -184,7 +184,7 @@ func stopped(pid int) bool {
 func TestDownFailsAtOnce(t *testing.T) {
 	e := openEvil(t, "crash", func(s *settings) { s.pace.first, s.pace.longest = time.Hour, time.Hour })
 	e.deliver(slack, messages(1)...)
-	within(t, slack, "down", func() bool { return e.facts()["state"] == stateRestarting })
+	within(t, slack, "down", func() bool { return e.details()["state"] == stateRestarting })
 	began := time.Now()
 	err := e.deliver(time.Minute, messages(1)...)
 	if core.ClassOf(err) != core.Retry || !strings.Contains(err.Error(), "exit status 7") || time.Since(began) > slack {
@@ -198,14 +198,14 @@ func TestDownFailsAtOnce(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	e := openEvil(t, "crash", func(s *settings) { s.pace.first, s.pace.longest = time.Millisecond, time.Millisecond })
 	for n := range 5 {
-		within(t, slack, "running", func() bool { return e.facts()["state"] == stateRunning })
+		within(t, slack, "running", func() bool { return e.details()["state"] == stateRunning })
 		e.deliver(slack, messages(2)...) // an end on one would be the message's
 		within(t, slack, "noticed", func() bool {
 			return len(e.journal.with(t, "plugin went down"))+len(e.journal.with(t, "plugin went down too often, it is quarantined")) > n
 		})
 	}
-	if f := e.facts(); f["state"] != stateQuarantined || f["restarts"] != "4" || f["pid"] != "" {
-		t.Errorf("facts %v", f)
+	if f := e.details(); f["state"] != stateQuarantined || f["restarts"] != "4" || f["pid"] != "" {
+		t.Errorf("details %v", f)
 	}
 	err := e.Sink.(core.HealthChecker).Health(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "the plugin is quarantined, it keeps going down: the plugin's process ended: exit status 7") {
@@ -234,7 +234,7 @@ func TestSwappedBinaryBlocks(t *testing.T) {
 	os.Remove(path)
 	write(t, path, "#!/bin/sh\ntouch "+path+".ran\n", 0o755)
 	e.deliver(slack, messages(1)...)
-	within(t, slack, "refused", func() bool { return e.facts()["state"] == stateRefused })
+	within(t, slack, "refused", func() bool { return e.details()["state"] == stateRefused })
 	if err := e.deliver(time.Second, messages(1)...); core.ClassOf(err) != core.Blocked || !strings.Contains(err.Error(), "the program was not run") {
 		t.Errorf("got %v", err)
 	}
@@ -265,7 +265,7 @@ func TestChildrenEndWithThePlugin(t *testing.T) {
 
 func TestIgnoresTerm(t *testing.T) {
 	e := openEvil(t, "ignores-term", func(s *settings) { s.stopTimeout = 300 * time.Millisecond })
-	pid, began := e.facts()["pid"], time.Now()
+	pid, began := e.details()["pid"], time.Now()
 	e.Close()
 	if took := time.Since(began); took > slack || alive(pid) {
 		t.Errorf("took %s, lives: %v", took, alive(pid))

@@ -46,7 +46,7 @@ func (s *Sink) watch(ctx context.Context, in *instance) error {
 			return nil
 		case <-in.program.exited:
 			return in.program.lastWords()
-		case why := <-in.verdict:
+		case why := <-in.result:
 			return why
 		case <-ticker.C:
 			s.out.settle()

@@ -69,7 +69,7 @@ func TestFileGivenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.deliver(slack, messages(2)...)
-	within(t, slack, "refused", func() bool { return e.facts()["state"] == stateRefused })
+	within(t, slack, "refused", func() bool { return e.details()["state"] == stateRefused })
 	if err := e.deliver(slack, messages(1)...); core.ClassOf(err) != core.Blocked || !strings.Contains(fmt.Sprint(err), "belongs to user 65534") {
 		t.Errorf("got %v", err)
 	}

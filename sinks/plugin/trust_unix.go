@@ -69,7 +69,7 @@ func (w *walk) step() (fault string) {
 		return fault
 	}
 	if w.open && len(w.left) == 1 {
-		w.faults = append(w.faults, "lies in "+w.at+", where others can put files beside it: move it to a directory of its own")
+		w.faults = append(w.faults, "lies in "+w.at+", where others can put files next to it: move it to a directory of its own")
 	}
 	w.inspect(next, info)
 	w.at, w.left = next, w.left[1:]

@@ -9,7 +9,7 @@ import (
 )
 
 // brokers remembers which brokers failed, by name, and tries them before they
-// are sent to again: what is not sent to a broker that is away or hangs has no
+// are sent to again: what is not sent to a broker that is unreachable or hangs has no
 // unknown outcome. Each has workers of its own, so that one that hangs holds up
 // only what goes to it.
 type brokers struct {

@@ -71,7 +71,7 @@ func isReserved(name string) bool {
 
 // isLeftOut tells whether a header is not delivered: one by which the broker would
 // delay, and, of a message that was delivered before and published again, those
-// that client and broker have added to it. They add them anew.
+// that client and broker have added to it. They add them again.
 func isLeftOut(name string, again bool) bool {
 	return isScheduling(name) || again && isReserved(name) && !givenProperties[name]
 }

@@ -66,18 +66,18 @@ func messages(n int, change ...func(*core.Message)) []*core.Message {
 	return batch
 }
 
-// classes are the verdicts in words; a single error is one word.
+// classes are the results in words; a single error is one word.
 func classes(err error) []string {
-	verdicts, ok := errors.AsType[core.BatchError](err)
+	results, ok := errors.AsType[core.BatchError](err)
 	if !ok {
-		verdicts = core.BatchError{err}
+		results = core.BatchError{err}
 	}
 	var words []string
-	for _, verdict := range verdicts {
-		if verdict == nil {
+	for _, result := range results {
+		if result == nil {
 			words = append(words, "ok")
 		} else {
-			words = append(words, core.ClassOf(verdict).String())
+			words = append(words, core.ClassOf(result).String())
 		}
 	}
 	return words
@@ -86,7 +86,7 @@ func classes(err error) []string {
 func wantClasses(t *testing.T, err error, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, classes(err)); diff != "" {
-		t.Errorf("verdicts (-want +got):\n%s\nerror: %v", diff, err)
+		t.Errorf("results (-want +got):\n%s\nerror: %v", diff, err)
 	}
 }
 

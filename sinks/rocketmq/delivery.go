@@ -27,7 +27,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 		group.Go(func() { d.toTopic(ctx, topic, messages) })
 	}
 	group.Wait()
-	return verdict(d.failures)
+	return result(d.failures)
 }
 
 // delivery is one Deliver. Its goroutines write to different failures.
@@ -152,15 +152,15 @@ func (t *target) String() string {
 // fault of another Deliver's message.
 func (d *delivery) request(ctx context.Context, t *target, messages []*outgoing) *failure {
 	if f := d.admit(ctx, t); f != nil {
-		return d.judge(t, f)
+		return d.classify(t, f)
 	}
 	if sociable(messages) {
-		f, shared := d.together(ctx, t, newParcel(messages))
+		f, shared := d.together(ctx, t, newBatch(messages))
 		if f == nil || !shared || f.class != core.Permanent {
-			return d.judge(t, f)
+			return d.classify(t, f)
 		}
 	}
-	return d.judge(t, d.alone(ctx, t, newParcel(messages)))
+	return d.classify(t, d.alone(ctx, t, newBatch(messages)))
 }
 
 // admit returns nil if the broker may be sent to, else what comes of it that
@@ -199,47 +199,47 @@ func (s *Sink) send(ctx context.Context, t *target, batch []byte) *failure {
 	return s.config.failureOf(result, err)
 }
 
-// judge remembers how the broker fares, and tells whether its trouble is the
+// classify remembers how the broker fares, and tells whether its trouble is the
 // cluster's.
-func (d *delivery) judge(t *target, f *failure) *failure {
+func (d *delivery) classify(t *target, f *failure) *failure {
 	broker := t.queue.BrokerName
 	if f == nil {
 		d.brokers.note(broker, true)
 		return nil
 	}
-	judged := *f
-	judged.err = fmt.Errorf("send to %s: %w", t, f.err)
+	classified := *f
+	classified.err = fmt.Errorf("send to %s: %w", t, f.err)
 	if f.reach != ofBroker {
-		return &judged
+		return &classified
 	}
 	if !errors.Is(f.err, errRouteGone) {
 		d.brokers.note(broker, false)
 	}
-	judged.reach = ofSink
+	classified.reach = ofSink
 	if t.route.othersWork(broker, d.brokers) {
-		judged.reach = ofMessages
-		judged.rest = true
+		classified.reach = ofMessages
+		classified.rest = true
 		if f.class == core.Retry {
-			judged.class = core.TopicBlocked
+			classified.class = core.TopicBlocked
 		}
 	}
-	return &judged
+	return &classified
 }
 
 // severity orders the classes that a sink as a whole may fail with.
 var severity = map[core.Class]int{core.Retry: 1, core.Blocked: 2, core.Unknown: 3}
 
-// verdict is what Deliver returns: one error if nothing but the sink's own
-// trouble is in the way, else a verdict for each message.
-func verdict(failures []*failure) error {
+// result is what Deliver returns: one error if nothing but the sink's own
+// trouble is in the way, else a result for each message.
+func result(failures []*failure) error {
 	var wide []*failure
-	verdicts, failed := make(core.BatchError, len(failures)), false
+	results, failed := make(core.BatchError, len(failures)), false
 	for n, f := range failures {
 		if f == nil {
 			continue
 		}
 		failed = true
-		verdicts[n] = core.Classify(f.class, f.err)
+		results[n] = core.Classify(f.class, f.err)
 		if f.reach == ofSink {
 			wide = append(wide, f)
 		}
@@ -248,7 +248,7 @@ func verdict(failures []*failure) error {
 	case !failed:
 		return nil
 	case len(wide) < len(failures):
-		return verdicts
+		return results
 	}
 	worst := slices.MaxFunc(wide, func(a, b *failure) int { return cmp.Compare(severity[a.class], severity[b.class]) })
 	return core.Classify(worst.class, worst.err)

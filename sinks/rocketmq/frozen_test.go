@@ -57,7 +57,7 @@ type underway struct {
 	began time.Time
 	group sync.WaitGroup
 	mu    sync.Mutex
-	count map[string]int // by topic and verdicts
+	count map[string]int // by topic and results
 }
 
 // deliver has a batch delivered again and again.

@@ -71,7 +71,7 @@ func (o *outgoing) set(name, value string) {
 	o.properties = append(append(o.properties, value...), propertyEnd)
 }
 
-// batchOverhead is what one message adds to a batch beside body and properties.
+// batchOverhead is what one message adds to a batch besides body and properties.
 const batchOverhead = 22
 
 func (o *outgoing) bytes() int { return batchOverhead + len(o.source.Body) + len(o.properties) }

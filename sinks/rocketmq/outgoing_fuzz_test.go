@@ -90,7 +90,7 @@ func readBatch(t *testing.T, batch []byte) (body string, properties map[string]s
 			continue
 		}
 		if _, twice := properties[name]; twice {
-			t.Errorf("property %q is there twice", name)
+			t.Errorf("property %q appears twice", name)
 		}
 		properties[name] = value
 	}

@@ -40,7 +40,7 @@ func (q *questions) ask(topic string, question func()) <-chan struct{} {
 }
 
 var (
-	errNoTopic    = errors.New("topic does not exist, or its broker is away")
+	errNoTopic    = errors.New("topic does not exist, or its broker is unreachable")
 	errNotWritten = errors.New("no queue of the topic can be written to")
 	errNoAnswer   = errors.New("client library did not find the topic's queues in time")
 )

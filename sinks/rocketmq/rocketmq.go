@@ -57,7 +57,7 @@ type Sink struct {
 	config      Config
 	nameServers nameServers
 	brokers     *brokers
-	parcels     *parcels // what waits for a worker
+	batches     *batches // what waits for a worker
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -77,7 +77,7 @@ type Sink struct {
 const maxLeft = 8
 
 func newSink(c Config) *Sink {
-	s := &Sink{config: c, nameServers: nameServers{c.NameServers, c.login()}, routes: newRoutes(), parcels: newParcels(),
+	s := &Sink{config: c, nameServers: nameServers{c.NameServers, c.login()}, routes: newRoutes(), batches: newBatches(),
 		closeTimeout: closeTimeout}
 	s.brokers = newBrokers(s.tryBroker, c.Workers)
 	s.ctx, s.cancel = context.WithCancel(context.Background())

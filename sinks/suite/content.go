@@ -216,12 +216,12 @@ func batchChecked(e *env) {
 	if !e.bounded("Check of a batch", 2*e.soon, func() { err = checker.Check(ctx, batch) }) {
 		return
 	}
-	verdicts, ok := errors.AsType[core.BatchError](err)
-	if !ok || len(verdicts) != len(batch) {
-		e.Errorf("Check of %d messages, some with an unknown option: %v, want a BatchError with one verdict for each", len(batch), err)
+	results, ok := errors.AsType[core.BatchError](err)
+	if !ok || len(results) != len(batch) {
+		e.Errorf("Check of %d messages, some with an unknown option: %v, want a BatchError with one result for each", len(batch), err)
 		return
 	}
-	for n, err := range verdicts {
+	for n, err := range results {
 		if _, refused := errors.AsType[*core.InvalidError](err); refused != (n%checkedEvery == 0) {
 			e.Errorf("Check of a batch: message %d is refused: %v, want it to be: %v", n, err, n%checkedEvery == 0)
 			return
@@ -255,22 +255,22 @@ func (e *env) hostileOne(sink core.Sink, topic string, m *core.Message) bool {
 	ctx, cancel := context.WithTimeout(e.Context(), e.ample)
 	defer cancel()
 	batch := []*core.Message{e.message(topic, "before"), m, e.message(topic, "after")}
-	verdicts := e.deliver(ctx, sink, batch...)
+	results := e.deliver(ctx, sink, batch...)
 	for _, i := range []int{0, 2} {
-		if verdicts[i] != nil {
-			e.Errorf("%s: its neighbour fails: %v", describe(m), verdicts[i])
+		if results[i] != nil {
+			e.Errorf("%s: its neighbour fails: %v", describe(m), results[i])
 		}
 	}
 	checker, ok := sink.(core.Checker)
 	accepted := !ok || e.check(checker, m) == nil
-	switch class := core.ClassOf(verdicts[1]); {
-	case verdicts[1] == nil, class == core.TopicBlocked && m.Topic != topic:
+	switch class := core.ClassOf(results[1]); {
+	case results[1] == nil, class == core.TopicBlocked && m.Topic != topic:
 	case class != core.Permanent:
-		e.Errorf("%s: class %s, which would be tried for ever: %v", describe(m), class, verdicts[1])
+		e.Errorf("%s: class %s, which would be tried for ever: %v", describe(m), class, results[1])
 	case accepted && ok:
-		e.Errorf("%s: passes Check but can't be delivered: %v", describe(m), verdicts[1])
+		e.Errorf("%s: passes Check but can't be delivered: %v", describe(m), results[1])
 	}
-	return verdicts[1] == nil
+	return results[1] == nil
 }
 
 // complete gives a message that an author wrote what the suite needs.

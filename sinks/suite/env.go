@@ -84,7 +84,7 @@ func (e *env) bounded(what string, limit time.Duration, call func()) bool {
 var errNotReturned = errors.New("did not return")
 
 // once calls Deliver as it is and returns what it said. It holds the sink to
-// what is true of every call: it returns soon after ctx has ended, has a verdict for
+// what is true of every call: it returns soon after ctx has ended, has a result for
 // each message and leaves the messages as they are.
 func (e *env) once(ctx context.Context, sink core.Sink, batch []*core.Message) error {
 	e.Helper()
@@ -104,8 +104,8 @@ func (e *env) once(ctx context.Context, sink core.Sink, batch []*core.Message) e
 			e.Errorf("Deliver changed the messages, which are the engine's:\n%s", changes(before, batch))
 		}
 	}
-	if verdicts, ok := errors.AsType[core.BatchError](err); ok && len(verdicts) != len(batch) {
-		e.Errorf("Deliver of %d messages returned a BatchError of %d", len(batch), len(verdicts))
+	if results, ok := errors.AsType[core.BatchError](err); ok && len(results) != len(batch) {
+		e.Errorf("Deliver of %d messages returned a BatchError of %d", len(batch), len(results))
 		err = core.Classify(core.Unknown, err)
 	}
 	return err
@@ -122,28 +122,28 @@ func changes(before, after []*core.Message) string {
 	return b.String()
 }
 
-// deliver calls Deliver as the engine does and returns a verdict for each
+// deliver calls Deliver as the engine does and returns a result for each
 // message. Like the engine it calls again with halves where a batch failed as a
 // whole in a way that is said of single messages only.
 func (e *env) deliver(ctx context.Context, sink core.Sink, batch ...*core.Message) []error {
 	e.Helper()
 	err := e.once(ctx, sink, batch)
-	verdicts, each := errors.AsType[core.BatchError](err)
+	results, each := errors.AsType[core.BatchError](err)
 	class := core.ClassOf(err)
 	if !each && err != nil && len(batch) > 1 && (class == core.Permanent || class == core.TopicBlocked) {
 		half := len(batch) / 2
 		return append(e.deliver(ctx, sink, batch[:half]...), e.deliver(ctx, sink, batch[half:]...)...)
 	}
-	if !each || len(verdicts) != len(batch) {
-		verdicts = make(core.BatchError, len(batch))
-		for i := range verdicts {
-			verdicts[i] = err
+	if !each || len(results) != len(batch) {
+		results = make(core.BatchError, len(batch))
+		for i := range results {
+			results[i] = err
 		}
 	}
 	for i, m := range batch {
-		e.ledger.note(m, verdicts[i])
+		e.ledger.note(m, results[i])
 	}
-	return verdicts
+	return results
 }
 
 // mustDeliver delivers in good times: all must be confirmed, though not at once.
@@ -162,11 +162,11 @@ func (e *env) insist(limit time.Duration, sink core.Sink, batch []*core.Message)
 	ctx, cancel := context.WithTimeout(e.Context(), limit)
 	defer cancel()
 	for {
-		verdicts := e.deliver(ctx, sink, batch...)
-		if batch = e.unconfirmed(batch, verdicts, repeats < len(pauses) && ctx.Err() == nil); len(batch) == 0 {
+		results := e.deliver(ctx, sink, batch...)
+		if batch = e.unconfirmed(batch, results, repeats < len(pauses) && ctx.Err() == nil); len(batch) == 0 {
 			return repeats
 		}
-		e.Logf("%d of %d messages are sent again", len(batch), len(verdicts))
+		e.Logf("%d of %d messages are sent again", len(batch), len(results))
 		pause(ctx, pauses[repeats])
 		repeats++
 	}
@@ -174,9 +174,9 @@ func (e *env) insist(limit time.Duration, sink core.Sink, batch []*core.Message)
 
 // unconfirmed returns the messages that are worth another try, if there is to be
 // one; all others without a confirm are failures.
-func (e *env) unconfirmed(batch []*core.Message, verdicts []error, another bool) (left []*core.Message) {
+func (e *env) unconfirmed(batch []*core.Message, results []error, another bool) (left []*core.Message) {
 	e.Helper()
-	for i, err := range verdicts {
+	for i, err := range results {
 		class := core.ClassOf(err)
 		switch {
 		case err == nil:
@@ -239,7 +239,7 @@ func (e *env) transient(err error) {
 	}
 }
 
-// wantClass checks the class of one verdict.
+// wantClass checks the class of one result.
 func (e *env) wantClass(err error, want core.Class) {
 	e.Helper()
 	switch {

@@ -152,18 +152,18 @@ func (s *memory) Deliver(ctx context.Context, batch []*core.Message) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	verdicts := make(core.BatchError, len(batch))
+	results := make(core.BatchError, len(batch))
 	for i, m := range batch {
-		verdicts[i] = s.one(ctx, m)
+		results[i] = s.one(ctx, m)
 	}
-	s.breakOff(verdicts)
+	s.breakOff(results)
 	if err := s.b.await(ctx, s.closed, func() bool { return s.b.deaf }); err != nil {
 		return core.Classify(core.Unknown, err)
 	}
-	if !slices.ContainsFunc(verdicts, func(err error) bool { return err != nil }) {
+	if !slices.ContainsFunc(results, func(err error) bool { return err != nil }) {
 		return nil
 	}
-	return verdicts
+	return results
 }
 
 // ready waits until the broker moves.
@@ -190,11 +190,11 @@ func (s *memory) one(ctx context.Context, m *core.Message) error {
 }
 
 // breakOff forgets the answers to half of a batch if the connection was cut.
-func (s *memory) breakOff(verdicts core.BatchError) {
+func (s *memory) breakOff(results core.BatchError) {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
-	for i := len(verdicts) / 2; s.b.cut && i < len(verdicts); i++ {
-		verdicts[i] = core.Classify(core.Unknown, errors.New("connection reset"))
+	for i := len(results) / 2; s.b.cut && i < len(results); i++ {
+		results[i] = core.Classify(core.Unknown, errors.New("connection reset"))
 	}
 	s.b.cut = false
 }
@@ -262,7 +262,7 @@ func (b *broker) kit(wrap func(*memory) core.Sink) plainKit {
 			},
 			Restart: func(T) {
 				b.change(func() { b.down = true })
-				time.Sleep(20 * time.Millisecond) // as a broker is away for a while
+				time.Sleep(20 * time.Millisecond) // as a broker is unreachable for a while
 				b.change(func() { b.down = false })
 			},
 			StallTopic: func(_ T, topic string) func() {

@@ -79,8 +79,8 @@ func alterValues(change func([]byte) []byte) func(*memory) core.Sink {
 	})
 }
 
-// judge is a sink that says something else than it knows.
-func judge(change func(err error, batch []*core.Message) error) func(*memory) core.Sink {
+// classify is a sink that says something else than it knows.
+func classify(change func(err error, batch []*core.Message) error) func(*memory) core.Sink {
 	return func(s *memory) core.Sink {
 		return &mutant{memory: s, deliver: func(ctx context.Context, batch []*core.Message) error {
 			return change(s.Deliver(ctx, batch), batch)
@@ -88,17 +88,17 @@ func judge(change func(err error, batch []*core.Message) error) func(*memory) co
 	}
 }
 
-// each applies change to every verdict.
+// each applies change to every result.
 func each(change func(error) error) func(*memory) core.Sink {
-	return judge(func(err error, batch []*core.Message) error {
-		verdicts, ok := errors.AsType[core.BatchError](err)
+	return classify(func(err error, batch []*core.Message) error {
+		results, ok := errors.AsType[core.BatchError](err)
 		if !ok {
 			return change(err)
 		}
-		for i := range verdicts {
-			verdicts[i] = change(verdicts[i])
+		for i := range results {
+			results[i] = change(results[i])
 		}
-		return verdicts
+		return results
 	})
 }
 
@@ -201,9 +201,9 @@ func mutants() map[string]struct {
 		"refuses a batch for one message": {func(s *memory) core.Sink {
 			return &mutant{memory: s, checks: func(ctx context.Context, batch []*core.Message) error {
 				err := s.Check(ctx, batch)
-				if verdicts, ok := err.(core.BatchError); ok {
-					for i := range verdicts {
-						verdicts[i] = verdicts[0]
+				if results, ok := err.(core.BatchError); ok {
+					for i := range results {
+						results[i] = results[0]
 					}
 				}
 				return err
@@ -223,8 +223,8 @@ func mutants() map[string]struct {
 					batch = batch[:manyBatch-1]
 				}
 				err := s.Deliver(ctx, batch)
-				if verdicts, ok := errors.AsType[core.BatchError](err); ok && len(batch) == manyBatch-1 {
-					return append(verdicts, nil)
+				if results, ok := errors.AsType[core.BatchError](err); ok && len(batch) == manyBatch-1 {
+					return append(results, nil)
 				}
 				return err
 			}}
@@ -243,8 +243,8 @@ func mutants() map[string]struct {
 				backwards := slices.Clone(batch)
 				slices.Reverse(backwards)
 				err := s.Deliver(ctx, backwards)
-				if verdicts, ok := errors.AsType[core.BatchError](err); ok {
-					slices.Reverse(verdicts)
+				if results, ok := errors.AsType[core.BatchError](err); ok {
+					slices.Reverse(results)
 				}
 				return err
 			}}
@@ -290,25 +290,25 @@ func mutants() map[string]struct {
 			}
 			return err
 		}), "K16"},
-		"blames the batch for one message": {judge(func(err error, batch []*core.Message) error {
-			if verdicts, ok := errors.AsType[core.BatchError](err); ok {
-				return core.Classify(core.Unknown, errors.New(verdicts.Error()))
+		"blames the batch for one message": {classify(func(err error, batch []*core.Message) error {
+			if results, ok := errors.AsType[core.BatchError](err); ok {
+				return core.Classify(core.Unknown, errors.New(results.Error()))
 			}
 			return err
 		}), "K6 K9 K11 K12 K17 K18 K25"},
-		"blames the messages for the sink": {judge(func(err error, batch []*core.Message) error {
+		"blames the messages for the sink": {classify(func(err error, batch []*core.Message) error {
 			if _, ok := errors.AsType[core.BatchError](err); err == nil || ok {
 				return err
 			}
-			verdicts := make(core.BatchError, len(batch))
-			for i := range verdicts {
-				verdicts[i] = err
+			results := make(core.BatchError, len(batch))
+			for i := range results {
+				results[i] = err
 			}
-			return verdicts
+			return results
 		}), "K13 K32"},
-		"forgets a verdict": {judge(func(err error, batch []*core.Message) error {
-			if verdicts, ok := errors.AsType[core.BatchError](err); ok {
-				return verdicts[1:]
+		"forgets a result": {classify(func(err error, batch []*core.Message) error {
+			if results, ok := errors.AsType[core.BatchError](err); ok {
+				return results[1:]
 			}
 			return err
 		}), "K6 K9 K11 K12 K15 K17 K18 K25 K27"},

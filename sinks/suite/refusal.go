@@ -23,8 +23,8 @@ func (e *env) refused(name string, refusal *Refusal[T]) {
 	sink, good := e.openWith(refusal.Open), e.kit.NewTopic(e.T)
 	bad := e.refusedTopic(refusal)
 	for range 2 {
-		verdicts := e.deliverWithin(e.ample, sink, refusal.message(e, bad))
-		e.wantClass(verdicts[0], refusal.Class)
+		results := e.deliverWithin(e.ample, sink, refusal.message(e, bad))
+		e.wantClass(results[0], refusal.Class)
 		batch := []*core.Message{e.message(good, "before"), refusal.message(e, bad), e.message(good, "after")}
 		e.oneSpoils(sink, batch, 1, refusal.Class)
 	}
@@ -60,13 +60,13 @@ func loginRefused(e *env) {
 	err := e.once(ctx, sink, e.messages(topic, 3))
 	e.wantClass(err, refusal.Class)
 	if _, each := errors.AsType[core.BatchError](err); each {
-		e.Errorf("a verdict for each message, want one error for the sink: %v", err)
+		e.Errorf("a result for each message, want one error for the sink: %v", err)
 	}
 }
 
-// verdictEach sends one batch with all the refusals that the kit knows among
+// resultEach sends one batch with all the refusals that the kit knows among
 // good messages.
-func verdictEach(e *env) {
+func resultEach(e *env) {
 	sink, good := e.open(), e.kit.NewTopic(e.T)
 	batch, want := e.messages(good, 5), map[int]core.Class{}
 	add := func(m *core.Message, class core.Class) {

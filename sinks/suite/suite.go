@@ -196,7 +196,7 @@ var cases = []Case{
 	{"K22 close twice", closeTwice},
 	{"K23 deliver after close", deliverAfterClose},
 	{"K24 two sinks in one process", twoSinks},
-	{"K25 each message has its own verdict", verdictEach},
+	{"K25 each message has its own result", resultEach},
 	{"K26 retry keeps the id and tells the attempt", retryKeepsID},
 	{"K27 trouble with one topic leaves others alone", topicsApart},
 	{"K28 memory is bounded while the target stalls", memoryBounded},

@@ -24,8 +24,8 @@ func targetDown(e *env) {
 		err = e.once(ctx, sink, batch)
 		cancel()
 		for i, m := range batch {
-			e.ledger.note(m, verdictOf(err, i))
-			e.transient(verdictOf(err, i))
+			e.ledger.note(m, resultOf(err, i))
+			e.transient(resultOf(err, i))
 		}
 	}
 	_, each := errors.AsType[core.BatchError](err)
@@ -37,7 +37,7 @@ func targetDown(e *env) {
 	e.audit(topic)
 }
 
-func verdictOf(err error, i int) error {
+func resultOf(err error, i int) error {
 	if each, ok := errors.AsType[core.BatchError](err); ok && i < len(each) {
 		return each[i]
 	}

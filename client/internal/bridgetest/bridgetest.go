@@ -1,5 +1,5 @@
 // Package bridgetest runs a whole bridge in the process of a test: the HTTP
-// door, a store in memory, and one sink.
+// listener, a store in memory, and one sink.
 package bridgetest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/delaybridge/delaybridge/client"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
-	httpdoor "github.com/delaybridge/delaybridge/interceptors/http"
+	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 )
 
 // Start runs a bridge until the test ends, and returns a client of it. Its one
@@ -26,15 +26,15 @@ func Start(t testing.TB, name string, open core.OpenFunc, config any) *client.Cl
 		t.Fatal(err)
 	}
 	store, dispatcher := memstore.New(memstore.Config{}), &core.Dispatcher{Name: name, Sink: sink}
-	door, err := httpdoor.New(httpdoor.Config{Listen: "127.0.0.1:0"}, core.NewInterceptor(store, core.Limits{}, dispatcher))
+	listener, err := httplistener.New(httplistener.Config{Listen: "127.0.0.1:0"}, core.NewInterceptor(store, core.Limits{}, dispatcher))
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, err := door.Listen()
+	addr, err := listener.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Doors: []core.Door{{Name: "http listener", Run: door.Run}}})
+	run(t, &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Inputs: []core.Input{{Name: "http listener", Run: listener.Run}}})
 	return newClient(t, "http://"+addr.String())
 }
 

@@ -1,6 +1,6 @@
 // Package diversion tells which of a producer's messages are for the bridge.
 // The packages that wrap producers share it, so that a header means the same to
-// all of them, and the same as to the bridge's own doors.
+// all of them, and the same as to the bridge's own listeners.
 package diversion
 
 import (

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/interceptors/access"
+	"github.com/delaybridge/delaybridge/internal/auth"
 )
 
 // check holds the rules between keys and those on the form of a text.
@@ -166,12 +166,12 @@ func (d *decoder) checkGRPC(g *GRPC) {
 	d.checkPair("grpc.tls_cert", g.TLSCert, "grpc.tls_key", g.TLSKey)
 }
 
-// checkListen looks after the address and the tokens of the door at a path.
+// checkListen looks after the address and the tokens of the listener at a path.
 func (d *decoder) checkListen(at, listen string, tokens []string, insecure bool) {
 	if listen != "" && checkHostPort(listen) != nil {
 		d.fail(at+".listen", "bad-address", "%s is not host:port", d.show(at+".listen", listen))
 	} else if len(tokens) == 0 && !insecure && !d.isBroken(at) && !isLoopback(listen) {
-		d.fail(at+".listen", "open-door", "is reachable from other machines; set %s.tokens, or write %s.insecure: true", at, at)
+		d.fail(at+".listen", "open-listener", "is reachable from other machines; set %s.tokens, or write %s.insecure: true", at, at)
 	}
 	for n, token := range tokens {
 		d.checkToken(item(at+".tokens", n), token)
@@ -185,8 +185,8 @@ func (d *decoder) checkToken(path, token string) {
 		}
 		return
 	}
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(token) < access.MinTokenLen {
-		d.fail(path, "bad-value", "must be %d or more of printable ASCII without spaces; make one with: openssl rand -hex 32", access.MinTokenLen)
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(token) < auth.MinTokenLen {
+		d.fail(path, "bad-value", "must be %d or more of printable ASCII without spaces; make one with: openssl rand -hex 32", auth.MinTokenLen)
 	}
 }
 

@@ -23,11 +23,11 @@ type Config struct {
 	Limits          Limits
 	Retry           core.RetryPolicy
 	Sinks           []Sink   // in the order of the file
-	Intakes         []Intake // in the order of the file
+	Sources         []Source // in the order of the file
 	ShutdownTimeout time.Duration
 
 	sinks   []*Sink   // while decoding
-	intakes []*Intake // while decoding
+	sources []*Source // while decoding
 	source  *source
 }
 
@@ -43,7 +43,7 @@ type Store struct {
 	Durability        string
 	Replicas          int
 	DurabilityTimeout time.Duration
-	Ownership         time.Duration
+	Lease             time.Duration
 	Guard             time.Duration
 	DedupeWindow      time.Duration // 0 is off
 }
@@ -71,7 +71,7 @@ type TLS struct {
 	ServerName    string
 }
 
-// HTTP is the HTTP door.
+// HTTP is the HTTP listener.
 type HTTP struct {
 	Listen            string
 	Tokens            []string
@@ -87,7 +87,7 @@ type HTTP struct {
 	StopTimeout       time.Duration
 }
 
-// GRPC is the gRPC door; without Listen there is none.
+// GRPC is the gRPC listener; without Listen there is none.
 type GRPC struct {
 	Listen           string
 	Tokens           []string
@@ -104,7 +104,7 @@ type GRPC struct {
 }
 
 // Limits bound what producers may send: the engine's limits and the batches of
-// the doors.
+// the listeners and sources.
 type Limits struct {
 	core.Limits
 	MaxBatch      int
@@ -124,17 +124,17 @@ type Sink struct {
 	hasDedupeWindow bool
 }
 
-// Intake is one configured way in that reads from a broker.
-type Intake struct {
+// Source is one configured way in that reads from a broker.
+type Source struct {
 	Name   string
 	Type   string
-	Config json.RawMessage // a JSON object, for the intake itself
+	Config json.RawMessage // a JSON object, for the source itself
 }
 
 // Options are what Decode can't know by itself.
 type Options struct {
 	SinkTypes   []string // that "type" of a sink may be
-	IntakeTypes []string // that "type" of an intake may be
+	SourceTypes []string // that "type" of a source may be
 	// NoStore says that the store is not used: it need not be configured.
 	NoStore bool
 	// LookupEnv finds the variables that values refer to; nil is os.LookupEnv.
@@ -146,7 +146,7 @@ func (o Options) withDefaults() Options {
 		o.LookupEnv = os.LookupEnv
 	}
 	o.SinkTypes = slices.Sorted(slices.Values(o.SinkTypes))
-	o.IntakeTypes = slices.Sorted(slices.Values(o.IntakeTypes))
+	o.SourceTypes = slices.Sorted(slices.Values(o.SourceTypes))
 	return o
 }
 

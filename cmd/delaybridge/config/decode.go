@@ -29,11 +29,11 @@ func Decode(name string, text []byte, options Options) (*Config, error) {
 	for _, s := range c.sinks {
 		c.Sinks = append(c.Sinks, s.inherit(c))
 	}
-	for _, i := range c.intakes {
+	for _, i := range c.sources {
 		if i.Config == nil {
 			i.Config = json.RawMessage("{}")
 		}
-		c.Intakes = append(c.Intakes, *i)
+		c.Sources = append(c.Sources, *i)
 	}
 	d.check(c)
 	if err := c.source.render(d.faults); err != nil {
@@ -130,7 +130,7 @@ func (d *decoder) entries(path string, node ast.Node) []entry {
 	for _, v := range values {
 		key := v.Key.GetToken()
 		e := entry{key.Value, key, v.Value}
-		if (path == "sinks" || path == "intakes") && isSection(v.Value) && core.CheckSinkName(key.Value) == nil {
+		if (path == "sinks" || path == "sources") && isSection(v.Value) && core.CheckSinkName(key.Value) == nil {
 			d.shown[key] = true // a name, which stands in logs and ids
 		}
 		if _, plain := v.Key.(ast.ScalarNode); !plain || key.Type == token.MergeKeyType {

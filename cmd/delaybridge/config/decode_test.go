@@ -178,14 +178,14 @@ func TestFaultsAsPrinted(t *testing.T) {
 		"C11 open without tokens": {
 			text: good + "http: {listen: \"0.0.0.0:7420\"}\n",
 			want: lines(
-				`c.yaml:3:16: error: http.listen: is reachable from other machines; set http.tokens, or write http.insecure: true [open-door]`,
+				`c.yaml:3:16: error: http.listen: is reachable from other machines; set http.tokens, or write http.insecure: true [open-listener]`,
 				`    http: {listen: "0.0.0.0:7420"}`,
 				`                   ^`),
 		},
 		"C11 open with a token that turns out to be none": {
 			text: good + "http:\n  listen: :7420\n  tokens: [\"${T:-}\"]\n",
 			want: lines(
-				`c.yaml:4:11: error: http.listen: is reachable from other machines; set http.tokens, or write http.insecure: true [open-door]`,
+				`c.yaml:4:11: error: http.listen: is reachable from other machines; set http.tokens, or write http.insecure: true [open-listener]`,
 				`      listen: :7420`,
 				`              ^`),
 		},

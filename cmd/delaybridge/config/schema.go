@@ -44,8 +44,8 @@ func (c *Config) fields(o Options) []field {
 			oneOf("format", &c.Log.Format, "text", "text or json", "text", "json"),
 		),
 		section("store", "where messages are parked", c.Store.fields()...),
-		section("http", "the HTTP door", c.HTTP.fields()...),
-		section("grpc", "the gRPC door", c.GRPC.fields()...),
+		section("http", "the HTTP listener", c.HTTP.fields()...),
+		section("grpc", "the gRPC listener", c.GRPC.fields()...),
 		section("limits", "what producers may send; more is refused", c.Limits.fields()...),
 		section("retry", "of failed deliveries, for sinks that don't say otherwise",
 			retryFields(&c.Retry, retryDefaults)...),
@@ -54,13 +54,13 @@ func (c *Config) fields(o Options) []field {
 			c.sinks = append(c.sinks, s)
 			return s.fields(o)
 		}},
-		{name: "intakes", doc: "the ways in that read from a broker, by name", kind: "section", each: func(name string) []field {
-			i := &Intake{Name: name}
-			c.intakes = append(c.intakes, i)
+		{name: "sources", doc: "the ways in that read from a broker, by name", kind: "section", each: func(name string) []field {
+			i := &Source{Name: name}
+			c.sources = append(c.sources, i)
 			return i.fields(o)
 		}},
 		section("shutdown", "on SIGTERM and Ctrl-C",
-			duration("timeout", &c.ShutdownTimeout, "30s", "1s", "1h", "for each stage: doors, dispatchers"),
+			duration("timeout", &c.ShutdownTimeout, "30s", "1s", "1h", "for each stage: listeners and sources, dispatchers"),
 		),
 	}
 }
@@ -71,7 +71,7 @@ func (s *Store) fields() []field {
 		oneOf("durability", &s.Durability, "auto", "what an accepted message has survived: memory, replicated, fsync, or auto, the strongest of these that waits for no timer", "auto", "memory", "replicated", "fsync"),
 		number("replicas", &s.Replicas, "1", "1", "16", "that must have a message, for replicated"),
 		duration("durability_timeout", &s.DurabilityTimeout, "2s", "10ms", "1m", "for replicas or disk to confirm"),
-		duration("ownership", &s.Ownership, "5s", "1s", "10m", "for which a bucket stays with an instance that has gone silent"),
+		duration("lease", &s.Lease, "5s", "1s", "10m", "for which a bucket stays with an instance that has gone silent"),
 		duration("guard", &s.Guard, "5s", "100ms", "1m", "longest time until a wake-up that was lost is noticed"),
 		duration("dedupe_window", &s.DedupeWindow, "2m", "0s", "7d", "for which the id of a settled message is remembered; 0s is off"),
 	}
@@ -136,7 +136,7 @@ func (g *GRPC) fields() []field {
 		number("max_connections", &g.MaxConnections, "1024", "1", "1000000", "open at once; a few more are taken for health"),
 		size("max_unanswered", &g.MaxUnanswered, "128MiB", "1MiB", "64GiB", "of all requests until they are answered; memory is up to four times that"),
 		duration("keepalive_min", &g.KeepaliveMin, "10s", "100ms", "1h", "between two pings of a client; one that sends more is cut off"),
-		duration("connection_age", &g.ConnectionAge, "30m", "1s", "365d", "after which a client is asked to connect anew, and streams end"),
+		duration("connection_age", &g.ConnectionAge, "30m", "1s", "365d", "after which a client is asked to connect again, and streams end"),
 		duration("stop_timeout", &g.StopTimeout, "10s", "100ms", "1h", "for calls under way at shutdown"),
 	}
 }
@@ -194,10 +194,10 @@ func (s *Sink) fields(o Options) []field {
 	}
 }
 
-func (i *Intake) fields(o Options) []field {
+func (i *Source) fields(o Options) []field {
 	return []field{
-		oneOf("type", &i.Type, "", "needed; says what config holds", o.IntakeTypes...).isRequired(),
-		{name: "config", doc: "for the intake itself, by its type", kind: "section", raw: func(config json.RawMessage) { i.Config = config }},
+		oneOf("type", &i.Type, "", "needed; says what config holds", o.SourceTypes...).isRequired(),
+		{name: "config", doc: "for the source, by its type", kind: "section", raw: func(config json.RawMessage) { i.Config = config }},
 	}
 }
 

@@ -1,4 +1,4 @@
--- Stands before the scripts that give out numbers of acceptance.
+-- Stands before the scripts that give out sequence number.
 
 -- bytes4 is a number below 2^32 in four bytes, big-endian.
 local function bytes4(v)
@@ -12,9 +12,9 @@ local function renumbered(id, record, seq)
 end
 
 -- accept_anew gives a found message a new number and a new due time, behind
--- what is in hand, and returns that time. The old member must be gone.
+-- what is in flight, and returns that time. The old member must be gone.
 local function accept_anew(m, record, at)
-  local o = redis.call('HMGET', owner, 'hand')
+  local o = redis.call('HMGET', owner, 'inflight')
   if o[1] and at < tonumber(o[1]) then at = tonumber(o[1]) end
   local id = m.member:sub(6)
   local member, moved = renumbered(id, record, redis.call('HINCRBY', owner, 'seq', 1))

@@ -1,12 +1,12 @@
--- Takes ownership of the bucket if nobody has it. What the owner before had in
--- hand goes back with an attempt more: it may be what ended that owner.
---   ARGV[1] token  ARGV[2] wake channel  ARGV[3] ms that the ownership lasts
+-- Takes the lease of the bucket if nobody has it. What the owner before had in
+-- flight goes back with an attempt more: it may be what ended that owner.
+--   ARGV[1] token  ARGV[2] wake channel  ARGV[3] ms that the lease lasts
 -- Reply: the new epoch, or minus the ms for which another still owns it.
-local o = redis.call('HMGET', owner, 'token', 'until', 'hand', 'prio')
+local o = redis.call('HMGET', owner, 'token', 'until', 'inflight', 'prio')
 local till = tonumber(o[2] or 0)
 if o[1] and o[1] ~= '' and o[1] ~= ARGV[1] and till >= now then return now - till - 1 end
 allow_full()
-if o[1] ~= ARGV[1] then redis.call('HDEL', owner, 'took') end -- takes are numbered anew
+if o[1] ~= ARGV[1] then redis.call('HDEL', owner, 'took') end -- takes are numbered again
 if o[3] then
   for p = 0, tonumber(o[4] or 0) do
     local n = tonumber(redis.call('HGET', owner, 'h' .. p) or 0)
@@ -19,7 +19,7 @@ if o[3] then
     end
     redis.call('HDEL', owner, 'h' .. p)
   end
-  redis.call('HDEL', owner, 'hand')
+  redis.call('HDEL', owner, 'inflight')
 end
 redis.call('HSET', owner, 'token', ARGV[1], 'wake', ARGV[2], 'until', now + ARGV[3], 'wakes', 0)
 return redis.call('HINCRBY', owner, 'epoch', 1)

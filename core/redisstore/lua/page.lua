@@ -3,10 +3,10 @@
 --   ARGV[3] lowest due time, ms
 --   ARGV[4] the due time that the page before ended at, or ''; then
 --   ARGV[5] 1 if it ended in a bucket before this one, 0 in this one, -1 in one behind
---   ARGV[6] where in this bucket: the priority  ARGV[7] and the number of acceptance
+--   ARGV[6] where in this bucket: the priority  ARGV[7] and the sequence number
 -- So that what has that very due time is neither repeated nor left out.
 -- Reply: now in ms, then for each set that has some, from priority 9 to 0 (dead: one set)
---   {priority, how many of the set are in hand, rank of the first, {member, due, ...}}
+--   {priority, how many of the set are in flight, rank of the first, {member, due, ...}}
 local limit = tonumber(ARGV[2])
 
 local function number(member)
@@ -16,7 +16,7 @@ local function number(member)
 end
 
 -- behind returns the rank of the first member with due time at and an
--- acceptance number above seq.
+-- sequence number above seq.
 local function behind(key, at, seq)
   local low = redis.call('ZCOUNT', key, '-inf', '(' .. at)
   local high = low + redis.call('ZCOUNT', key, at, at)

@@ -5,7 +5,7 @@
 --           + 2: some record is large
 --   then runs of messages of one kind (at most 500 messages in all), each run:
 --     kind: 2 if the ids were generated, + 1 if they expire; priority; count
---     kind 2: the number of acceptance that the first has if the caller guessed right;
+--     kind 2: the sequence number that the first has if the caller guessed right;
 --       for each message id, record; then for each message due, member
 --     else: for each message id, due, payload; with expiry also that
 --   Times are ms of the epoch if >= 0, and -1-ms from now if < 0.
@@ -20,10 +20,10 @@
 --   little, or {} for a conflict}
 local call, char, floor, argv = redis.call, string.char, math.floor, ARGV
 local window, up = tonumber(argv[3]), math.ceil(micros / 1000)
-local o = call('HMGET', owner, 'seq', 'prio', 'hand')
-local seq, prio, hand = tonumber(o[1] or 0), tonumber(o[2] or 0), tonumber(o[3] or 0)
--- A past time is now; and what is in hand stays in front.
-local least = math.max(now, hand)
+local o = call('HMGET', owner, 'seq', 'prio', 'inflight')
+local seq, prio, inflight = tonumber(o[1] or 0), tonumber(o[2] or 0), tonumber(o[3] or 0)
+-- A past time is now; and what is in flight stays in front.
+local least = math.max(now, inflight)
 
 local function expiry_bytes(ms)
   if ms < 0 then ms = up - ms - 1 end
@@ -82,7 +82,7 @@ local function repeated(position, id, record, payload)
 end
 
 local touched, dues, position = prio, {}, 0
-local page, head4 = -1, nil -- what numbers of acceptance share, but for the last byte
+local page, head4 = -1, nil -- what sequence number share, but for the last byte
 
 local function next_number()
   seq = seq + 1

@@ -1,30 +1,30 @@
--- Tells what became of the messages in hand. What is not named goes back untouched.
+-- Tells what became of the messages in flight. What is not named goes back untouched.
 -- Running it again does no harm, and does what is not done yet: each group skips
--- what is not in hand any more, and 'hand' is cleared when all is done. If something
--- else is in hand, that has another number: a higher one if this call comes late, and
+-- what is not in flight any more, and 'inflight' is cleared when all is done. If something
+-- else is in flight, that has another number: a higher one if this call comes late, and
 -- nothing is done; a lower one if a failover has taken back the take that this call
--- is of, and what is in hand goes back.
+-- is of, and what is in flight goes back.
 --   ARGV[1] token  ARGV[2] dedupe window, ms  ARGV[3] number of the take
---   ARGV[4] 1 if another call tells of more, so that the rest stays in hand; else 0
+--   ARGV[4] 1 if another call tells of more, so that the rest stays in flight; else 0
 --   ARGV[5] number of groups
 --   then for each group: how, priority, count, and count times its items:
 --     how 'm' ids to remember as delivered, before the groups that remove them: id
---     how 'a' all of the priority that is in hand is delivered: id
+--     how 'a' all of the priority that is in flight is delivered: id
 --     how 'd' delivered: member
 --     how 'b' back: member, ms from now, failure
 --     how 'x' dead: member, failure
 -- At most 1000 items. Reply: 1, or 0 if the token does not own the bucket any more.
-local o = redis.call('HMGET', owner, 'token', 'hand', 'prio', 'took')
+local o = redis.call('HMGET', owner, 'token', 'inflight', 'prio', 'took')
 if o[1] ~= ARGV[1] then return 0 end
-local mine, took, hand = tonumber(ARGV[3]), tonumber(o[4] or 0), tonumber(o[2])
-if not hand or mine < took then return 1 end
+local mine, took, inflight = tonumber(ARGV[3]), tonumber(o[4] or 0), tonumber(o[2])
+if not inflight or mine < took then return 1 end
 local fields = {}
 for p = 0, tonumber(o[3] or 0) do fields[p + 1] = 'h' .. p end
 local held = redis.call('HMGET', owner, unpack(fields)) -- held[p + 1] is h<p>
 local failed = redis.call('EXISTS', attempts) == 1
 allow_full()
 
--- removed notes that so many of a priority are not in hand any more.
+-- removed notes that so many of a priority are not in flight any more.
 local function removed(p, count)
   held[p + 1] = held[p + 1] - count
   redis.call('HSET', owner, 'h' .. p, held[p + 1])
@@ -43,7 +43,7 @@ local function prove()
 end
 
 -- in_hand returns the positions of those members, each the first of width
--- arguments from a on, that are in hand still.
+-- arguments from a on, that are in flight still.
 local function in_hand(p, count, a, width)
   local members, at = {}, {}
   for i = 1, count do members[i] = ARGV[a + (i - 1) * width] end
@@ -86,7 +86,7 @@ end
 
 function settle.a(p, count, a)
   if held[p + 1] and stands(p, count, a) then
-    if count ~= tonumber(held[p + 1]) then error('count of messages in hand') end
+    if count ~= tonumber(held[p + 1]) then error('count of messages in flight') end
     redis.call('ZREMRANGEBYRANK', due(p), 0, count - 1)
     redis.call('HDEL', owner, 'h' .. p)
     redis.call('HDEL', msg, unpack(ARGV, a, a + count - 1))
@@ -127,7 +127,7 @@ function settle.b(p, count, a)
         member, records[r + 2] = renumbered(ids[i], record, seq + i)
         records[r + 1] = ids[i]
       end
-      members[j + 1], members[j + 2] = math.max(hand, up + ARGV[k + 1]), member
+      members[j + 1], members[j + 2] = math.max(inflight, up + ARGV[k + 1]), member
       failures[j + 1], failures[j + 2] = ids[i], ARGV[k + 2]
     end
   end
@@ -162,5 +162,5 @@ if mine == took then
     a = settle[ARGV[a]](tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), a + 3)
   end
 end
-if mine > took or ARGV[4] == '0' then redis.call('HDEL', owner, 'hand', unpack(fields)) end
+if mine > took or ARGV[4] == '0' then redis.call('HDEL', owner, 'inflight', unpack(fields)) end
 return 1

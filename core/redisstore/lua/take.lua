@@ -4,15 +4,15 @@
 --   ARGV[5] number of this take, higher than those before with this token: one that
 --           comes late, when a later one has been settled, is refused
 -- Reply: {'lost'} if the token does not own the bucket any more; else
---   {now in us, ms when what is not in hand is due next or 0, and for each priority that has some:
+--   {now in us, ms when what is not in flight is due next or 0, and for each priority that has some:
 --    priority, {member, due ms, member, due ms, ...}, {record, ...}, {failure or '', ...} or {} if nothing ever failed}
-local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'hand', 'took', 'large')
+local o = redis.call('HMGET', owner, 'token', 'until', 'prio', 'inflight', 'took', 'large')
 if o[1] ~= ARGV[1] or tonumber(o[2]) < now then return {'lost'} end
-if o[4] then return redis.error_reply('ERR messages are in hand already') end
+if o[4] then return redis.error_reply('ERR messages are in flight already') end
 if tonumber(ARGV[5]) <= tonumber(o[5] or 0) then return redis.error_reply('ERR a later take was made before') end
 local left, prio = tonumber(ARGV[2]), tonumber(o[3] or 0)
 local failed = redis.call('EXISTS', attempts) == 1
-local reply, taken, hand, next = {micros, 0}, {}, 0, 0
+local reply, taken, inflight, next = {micros, 0}, {}, 0, 0
 
 -- read fetches records until they are enough bytes for one reply. Where some may be
 -- large, its steps grow while records are small: so few are read only to be left for
@@ -55,7 +55,7 @@ local function take(p, found)
   local r, t = #reply, #taken
   reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = p, kept, records, failures
   taken[t + 1], taken[t + 2] = 'h' .. p, n
-  hand = math.max(hand, tonumber(kept[2 * n]))
+  inflight = math.max(inflight, tonumber(kept[2 * n]))
   left = left - n
   if room <= 0 then left = 0 end
   return n
@@ -74,7 +74,7 @@ reply[2] = next
 
 if #taken > 0 then
   allow_full()
-  redis.call('HSET', owner, 'hand', hand, 'took', ARGV[5], unpack(taken))
+  redis.call('HSET', owner, 'inflight', inflight, 'took', ARGV[5], unpack(taken))
 else
   forget(tonumber(ARGV[3]), 400)
 end

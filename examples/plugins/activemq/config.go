@@ -11,19 +11,18 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/sinks/clienttls"
 )
 
 // config is the configuration as written. README.md has what it means.
 type config struct {
-	Address      string            `json:"address"`
-	Login        string            `json:"login"`
-	Passcode     string            `json:"passcode"`
-	TLS          *clienttls.Config `json:"tls"`
-	Destination  string            `json:"destination"`
-	Connections  int               `json:"connections"`
-	MaxBodyBytes int               `json:"max_body_bytes"`
-	DialTimeout  string            `json:"dial_timeout"`
+	Address      string     `json:"address"`
+	Login        string     `json:"login"`
+	Passcode     string     `json:"passcode"`
+	TLS          *tlsConfig `json:"tls"`
+	Destination  string     `json:"destination"`
+	Connections  int        `json:"connections"`
+	MaxBodyBytes int        `json:"max_body_bytes"`
+	DialTimeout  string     `json:"dial_timeout"`
 }
 
 // settings is the configuration as used.
@@ -84,7 +83,7 @@ func (c config) settings() (settings, error) {
 	s.dialTimeout, err = time.ParseDuration(c.DialTimeout)
 	refuse(err != nil || s.dialTimeout <= 0, "dial_timeout", "must be a duration such as 5s")
 	if c.TLS != nil {
-		if s.tls, err = c.TLS.Load(); err != nil {
+		if s.tls, err = c.TLS.load(); err != nil {
 			faults = append(faults, err)
 		} else if s.tls.ServerName == "" {
 			s.tls.ServerName = host

@@ -17,7 +17,7 @@ import (
 )
 
 // link is a place for one connection, which is made when it is needed and made
-// anew when it has broken.
+// again when it has broken.
 type link struct {
 	settings
 	life context.Context // ends with Close
@@ -176,7 +176,7 @@ func refusedLogin(reason string) error {
 	return core.Classify(class, errors.New(reason))
 }
 
-// send sends the messages and returns a verdict for each, or why there is no
+// send sends the messages and returns a result for each, or why there is no
 // connection.
 func (l *link) send(ctx context.Context, messages []*core.Message) ([]error, error) {
 	s, err := l.connected(ctx)
@@ -195,13 +195,13 @@ func (l *link) send(ctx context.Context, messages []*core.Message) ([]error, err
 	if err != nil && written == 0 {
 		return nil, err
 	}
-	verdicts := s.await(ctx, p)
+	results := s.await(ctx, p)
 	for i, end := range ends {
 		if end > written { // the broker does nothing with half a frame
-			verdicts[i] = err
+			results[i] = err
 		}
 	}
-	return verdicts, nil
+	return results, nil
 }
 
 // close ends what there is and waits for its goroutines.

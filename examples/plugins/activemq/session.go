@@ -29,9 +29,9 @@ type session struct {
 	waiting map[string]slot // by receipt
 }
 
-// pending are the verdicts of one batch, as they come in.
+// pending are the results of one batch, as they come in.
 type pending struct {
-	verdicts []error
+	results  []error
 	left     int
 	complete chan struct{}
 }
@@ -55,7 +55,7 @@ func (s *session) err() error {
 
 // expect prepares for n receipts.
 func (s *session) expect(n int) (*pending, []string) {
-	p := &pending{verdicts: make([]error, n), left: n, complete: make(chan struct{})}
+	p := &pending{results: make([]error, n), left: n, complete: make(chan struct{})}
 	ids := make([]string, n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *session) expect(n int) (*pending, []string) {
 		s.last++
 		ids[at] = strconv.FormatUint(s.last, 10)
 		s.waiting[ids[at]] = slot{p, at}
-		p.verdicts[at] = errNoReceipt
+		p.results[at] = errNoReceipt
 	}
 	return p, ids
 }
@@ -115,7 +115,7 @@ func (s *session) write(ctx context.Context, frames []byte) (int, error) {
 
 var errNoReceipt = core.Classify(core.Unknown, errors.New("no receipt came in time"))
 
-// await returns the verdicts when there are all, or there will be no more.
+// await returns the results when there are all, or there will be no more.
 func (s *session) await(ctx context.Context, p *pending) []error {
 	select {
 	case <-p.complete:
@@ -124,13 +124,13 @@ func (s *session) await(ctx context.Context, p *pending) []error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	verdicts := append([]error(nil), p.verdicts...)
-	for i, err := range verdicts {
+	results := append([]error(nil), p.results...)
+	for i, err := range results {
 		if errors.Is(err, errNoReceipt) && s.broken != nil {
-			verdicts[i] = core.Classify(core.Unknown, fmt.Errorf("no receipt came: %w", s.broken))
+			results[i] = core.Classify(core.Unknown, fmt.Errorf("no receipt came: %w", s.broken))
 		}
 	}
-	return verdicts
+	return results
 }
 
 // read hands out receipts until the connection ends.
@@ -164,7 +164,7 @@ func refused(reason string) error {
 	return core.Classify(class, errors.New(reason))
 }
 
-func (s *session) settle(receipt string, verdict error) {
+func (s *session) settle(receipt string, result error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	place, ok := s.waiting[receipt]
@@ -172,7 +172,7 @@ func (s *session) settle(receipt string, verdict error) {
 		return // given up
 	}
 	delete(s.waiting, receipt)
-	place.batch.verdicts[place.at] = verdict
+	place.batch.results[place.at] = result
 	if place.batch.left--; place.batch.left == 0 {
 		close(place.batch.complete)
 	}

@@ -33,9 +33,9 @@ func (k *sink) Check(ctx context.Context, batch []*core.Message) error {
 // Deliver sends the messages, all at once on their connections, and waits for
 // the broker's receipt for each: then it is on the broker's disk.
 func (k *sink) Deliver(ctx context.Context, batch []*core.Message) error {
-	verdicts, shares := make(core.BatchError, len(batch)), make([][]int, len(k.links))
+	results, shares := make(core.BatchError, len(batch)), make([][]int, len(k.links))
 	for i, m := range batch {
-		if verdicts[i] = core.Classify(core.Permanent, k.check(m)); verdicts[i] == nil {
+		if results[i] = core.Classify(core.Permanent, k.check(m)); results[i] == nil {
 			n := k.linkOf(m)
 			shares[n] = append(shares[n], i)
 		}
@@ -58,19 +58,19 @@ func (k *sink) Deliver(ctx context.Context, batch []*core.Message) error {
 				sent = true
 			}
 			for at, i := range share {
-				if verdicts[i] = err; err == nil {
-					verdicts[i] = results[at]
+				if results[i] = err; err == nil {
+					results[i] = results[at]
 				}
 			}
 		})
 	}
 	senders.Wait()
-	refused := slices.ContainsFunc(verdicts, func(err error) bool { return core.ClassOf(err) == core.Permanent })
+	refused := slices.ContainsFunc(results, func(err error) bool { return core.ClassOf(err) == core.Permanent })
 	switch {
 	case unreached != nil && !sent && !refused: // the trouble is with the broker as a whole
 		return unreached
-	case slices.ContainsFunc(verdicts, func(err error) bool { return err != nil }):
-		return verdicts
+	case slices.ContainsFunc(results, func(err error) bool { return err != nil }):
+		return results
 	}
 	return nil
 }

@@ -294,13 +294,13 @@ func TestHalfWritten(t *testing.T) {
 	batch := []*core.Message{message("a"), message("a"), message("a")}
 	batch[1].Body = make([]byte, 16<<20) // more than sockets hold
 	err = sink.Deliver(t.Context(), batch)
-	verdicts, ok := errors.AsType[core.BatchError](err)
+	results, ok := errors.AsType[core.BatchError](err)
 	if !ok {
-		t.Fatalf("Deliver = %v, want a verdict for each", err)
+		t.Fatalf("Deliver = %v, want a result for each", err)
 	}
 	for i, want := range []core.Class{core.Unknown, core.Retry, core.Retry} {
-		if verdicts[i] == nil || core.ClassOf(verdicts[i]) != want {
-			t.Errorf("message %d: %v, want class %s", i, verdicts[i], want)
+		if results[i] == nil || core.ClassOf(results[i]) != want {
+			t.Errorf("message %d: %v, want class %s", i, results[i], want)
 		}
 	}
 }

@@ -88,9 +88,9 @@ func (s *sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	verdicts, topics := make(core.BatchError, len(batch)), map[string][]int{}
+	results, topics := make(core.BatchError, len(batch)), map[string][]int{}
 	for i, m := range batch {
-		if verdicts[i] = core.Classify(core.Permanent, s.check(m)); verdicts[i] == nil {
+		if results[i] = core.Classify(core.Permanent, s.check(m)); results[i] == nil {
 			topics[m.Topic] = append(topics[m.Topic], i)
 		}
 	}
@@ -101,13 +101,13 @@ func (s *sink) Deliver(ctx context.Context, batch []*core.Message) error {
 		}
 		err := s.write(topic, lines.Bytes())
 		for _, i := range messages {
-			verdicts[i] = err
+			results[i] = err
 		}
 	}
-	if !slices.ContainsFunc(verdicts, func(err error) bool { return err != nil }) {
+	if !slices.ContainsFunc(results, func(err error) bool { return err != nil }) {
 		return nil
 	}
-	return verdicts
+	return results
 }
 
 func encode(m *core.Message) []byte {

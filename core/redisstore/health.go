@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// health is what matters about a Redis; of several masters, the weakest counts.
+type health struct {
+	policies []string // maxmemory_policy of each master
+	aof      bool
+	replicas int  // connected to each master at least
+	always   bool // appendfsync is known to be always
+	lazy     bool // appendfsync is known to be something else
+	waitAOF  bool // WAITAOF is known
+}
+
+// inspect reads the health from every master. It needs no more than INFO; what
+// CONFIG GET refuses to tell is taken as not given.
+func (s *Store) inspect(ctx context.Context) (health, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
+	defer cancel()
+	all := health{aof: true, always: true, waitAOF: true, replicas: 1 << 30}
+	var mu sync.Mutex
+	one := func(ctx context.Context, c redis.Cmdable) error {
+		f, err := inspectMaster(ctx, c)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all.policies = append(all.policies, f.policies...)
+		all.lazy = all.lazy || f.lazy
+		all.aof, all.always, all.waitAOF = all.aof && f.aof, all.always && f.always, all.waitAOF && f.waitAOF
+		all.replicas = min(all.replicas, f.replicas)
+		return nil
+	}
+	var err error
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return one(ctx, c) })
+	} else {
+		err = one(ctx, s.client)
+	}
+	if err != nil {
+		return health{}, fault("ask Redis at "+strings.Join(s.config.Addrs, ", "), err)
+	}
+	return all, nil
+}
+
+func inspectMaster(ctx context.Context, c redis.Cmdable) (health, error) {
+	info, err := c.Info(ctx).Result()
+	if err != nil {
+		return health{}, err
+	}
+	values := parseInfo(info)
+	f := health{policies: []string{values["maxmemory_policy"]}, aof: values["aof_enabled"] == "1"}
+	f.replicas, _ = strconv.Atoi(values["connected_slaves"])
+	f.waitAOF = atLeast(values["redis_version"], 7, 2)
+	if sync, err := c.ConfigGet(ctx, "appendfsync").Result(); err == nil {
+		f.always = sync["appendfsync"] == "always"
+		f.lazy = !f.always
+	}
+	return f, nil
+}
+
+func parseInfo(info string) map[string]string {
+	values := make(map[string]string, 200)
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			values[name] = value
+		}
+	}
+	return values
+}
+
+func atLeast(version string, major, minor int) bool {
+	var haveMajor, haveMinor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &haveMajor, &haveMinor); err != nil {
+		return false
+	}
+	return haveMajor > major || haveMajor == major && haveMinor >= minor
+}
+
+// checkSafe refuses a Redis that may drop what is parked. The policies
+// volatile-* are harmless: no key of ours has a time to live.
+func (f health) checkSafe(allowVolatile bool) error {
+	for _, policy := range f.policies {
+		if strings.HasPrefix(policy, "allkeys-") {
+			return fmt.Errorf("unsafe Redis: maxmemory-policy is %s, which evicts parked messages when memory is short: "+
+				"set it to noeviction", policy)
+		}
+	}
+	if !f.aof && !allowVolatile {
+		return errors.New("unsafe Redis: append-only file is off, so a restart loses parked messages: " +
+			"set appendonly yes in Redis, or allow_volatile: true if you accept the loss")
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package kafkasource
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/source"
+)
+
+// Source takes messages from Kafka topics. Make it with New; Run is its
+// core.Input.
+type Source struct {
+	name     string
+	settings settings
+	rules    *source.Rules
+	parker   *source.Parker
+	log      *slog.Logger
+
+	unpacker, smallUnpacker *unpacker // the latter is for what takes little memory
+
+	mu         sync.Mutex
+	partitions []*partition // that are read now
+}
+
+// New makes an Source of that name from its configuration in JSON, see the
+// package documentation. The name is part of the messages' IDs: instances that
+// share the work have the same. Nothing is dialled. A fault in the configuration
+// is a *core.InvalidError. A nil log discards.
+func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logger) (*Source, error) {
+	if err := core.CheckSinkName(name); err != nil {
+		return nil, core.Invalidf("name", "%s", err.Reason)
+	}
+	c, s, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	dialects := []string{"native", "cloudevents", "etf1", "timebridge", "spring"}
+	skip, err := c.Skips("reject_topic", s.rejectTopic != "")
+	if err != nil {
+		return nil, err
+	}
+	rules, err := source.NewRules(c.Config, in, dialects, s.topics...)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	unpacker, err := newUnpacker(s.maxBatchBytes)
+	if err != nil {
+		return nil, core.Invalidf("max_batch_bytes", "%s", err)
+	}
+	small, err := newUnpacker(min(s.maxBatchBytes, keptBytes))
+	if err != nil {
+		return nil, core.Invalidf("max_batch_bytes", "%s", err)
+	}
+	return &Source{name: name, settings: s, rules: rules, unpacker: unpacker, smallUnpacker: small, log: log,
+		parker: &source.Parker{In: in, Name: name, Log: log, Skip: skip}}, nil
+}
+
+// Run reads until ctx ends, then lets what is being parked finish, commits and
+// leaves the group. While Kafka or the store can't be reached it retries, and it
+// waits for topics that do not exist yet. Its error is a *source.RefusedError, or
+// tells of records that it can't read: then going on would lose them. It may be
+// run again when it has returned.
+func (i *Source) Run(ctx context.Context) error {
+	defer i.parker.Flush()
+	transport := i.transport()
+	defer transport.CloseIdleConnections()
+	dial, release := i.settings.mortal(ctx)
+	defer release()
+	client := &kafka.Client{Addr: kafka.TCP(i.settings.brokers...), Transport: transport, Timeout: i.settings.requestTimeout}
+	return newMember(i, client, dial).run(ctx)
+}
+
+func (i *Source) transport() *kafka.Transport {
+	s := &i.settings
+	topics := append([]string{}, s.topics...)
+	if s.rejectTopic != "" {
+		topics = append(topics, s.rejectTopic)
+	}
+	return &kafka.Transport{Dial: s.dial, DialTimeout: s.dialTimeout, IdleTimeout: idleTimeout, MetadataTTL: metadataTTL,
+		MetadataTopics: topics, ClientID: s.clientID, TLS: s.tls, SASL: s.sasl}
+}
+
+func (i *Source) groupConfig(dial dialFunc, brokers, topics []string, balancers []kafka.GroupBalancer) kafka.ConsumerGroupConfig {
+	s := &i.settings
+	quiet := kafka.LoggerFunc(func(format string, args ...any) {
+		i.log.Debug("kafka-go", "source", i.name, "text", fmt.Sprintf(format, args...))
+	})
+	return kafka.ConsumerGroupConfig{
+		ID: s.group, Brokers: brokers, Topics: topics, GroupBalancers: balancers, StartOffset: s.start,
+		Dialer:         &kafka.Dialer{ClientID: s.clientID, DialFunc: dial, Timeout: s.dialTimeout, TLS: s.tls, SASLMechanism: s.sasl},
+		SessionTimeout: s.sessionTimeout, HeartbeatInterval: s.sessionTimeout / 5, RebalanceTimeout: rebalanceTimeout,
+		JoinGroupBackoff: joinBackoff, Timeout: s.requestTimeout, ErrorLogger: quiet,
+	}
+}
+
+const (
+	metadataTTL      = time.Second
+	idleTimeout      = 30 * time.Second
+	rebalanceTimeout = 30 * time.Second
+	joinBackoff      = time.Second
+	maxWait          = time.Second // of a fetch that finds nothing
+	// stopGrace is for what is being parked to finish, for the last commit, and
+	// to leave the group.
+	stopGrace = 12 * time.Second
+)
+
+// Report returns what has been done so far. Lag counts the records beyond what
+// is parked in the partitions that this instance reads; -1 if it reads none.
+func (i *Source) Report() source.Report {
+	r := i.parker.Report()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for n, p := range i.partitions {
+		if n == 0 {
+			r.Lag = 0
+		}
+		r.Lag += max(p.end.Load()-p.parked.Load(), 0)
+	}
+	return r
+}
+
+func (i *Source) setPartitions(now []*partition) {
+	i.mu.Lock()
+	i.partitions = now
+	i.mu.Unlock()
+}

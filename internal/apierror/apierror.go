@@ -1,0 +1,87 @@
+// Package apierror says in one word what went wrong at the way in. Every listener
+// uses it, so that an error has the same code wherever it is heard: HTTP as
+// "code" of a problem, gRPC as reason of an ErrorInfo and as code of a result.
+package apierror
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// The codes that all listeners share. They are stable; a listener may have more.
+const (
+	Malformed    = "malformed"         // can't be read
+	Invalid      = "invalid"           // breaks a rule
+	TooLarge     = "too_large"         // the body, or the request around it
+	BadCursor    = "bad_cursor"        // not of this query
+	Unauthorized = "unauthorized"      // a token is needed
+	TooMany      = "too_many_requests" // without a good token
+	Headers      = "headers_too_large" // of the message, or the metadata of a call
+	NotFound     = "not_found"
+	Conflict     = "conflict"
+	TooLate      = "too_late"
+	Ambiguous    = "ambiguous"
+	Timeout      = "request_timeout" // before the store was asked
+	Internal     = "internal"        // a fault of the bridge
+	NotSupported = "not_supported"   // by the store
+	Unavailable  = "unavailable"
+	Busy         = "busy" // more connections, or bytes of requests, than are allowed
+	Full         = "store_full"
+	Unknown      = "outcome_unknown"
+)
+
+// maxDetail bounds what is told of a store's error.
+const maxDetail = 256
+
+// Error is an error as a producer hears it.
+type Error struct {
+	Code   string
+	Field  string // the member of the message that is wrong, if it is one
+	Detail string // for people; this and Field are UTF-8
+}
+
+// Of says what an error of core is. What has no class there is Unknown, as then
+// nothing can be promised.
+func Of(err error) Error {
+	if e, ok := errors.AsType[*core.InvalidError](err); ok {
+		return Error{Code: invalidCode(e), Field: text(e.Field), Detail: text(e.Error())}
+	}
+	detail := text(core.Shorten(err.Error(), maxDetail))
+	for _, known := range []struct {
+		err  error
+		code string
+	}{
+		{core.ErrNotFound, NotFound}, {core.ErrTooLate, TooLate}, {core.ErrConflict, Conflict},
+		{core.ErrAmbiguous, Ambiguous}, {core.ErrBadCursor, BadCursor}, {core.ErrNoInspector, NotSupported},
+		{core.ErrFull, Full}, {core.ErrUnavailable, Unavailable},
+	} {
+		if errors.Is(err, known.err) {
+			return Error{Code: known.code, Detail: detail}
+		}
+	}
+	return Error{Code: Unknown, Detail: detail}
+}
+
+func text(s string) string { return strings.ToValidUTF8(s, "?") }
+
+func invalidCode(e *core.InvalidError) string {
+	if e.TooLarge && e.Field == "body" {
+		return TooLarge
+	}
+	return Invalid
+}
+
+// RetryAfter is how long a producer should wait before it sends the same again;
+// zero if that would not help.
+func RetryAfter(code string) time.Duration {
+	switch code {
+	case Unavailable, Unknown, TooMany, Busy:
+		return time.Second
+	case Full:
+		return 5 * time.Second
+	}
+	return 0
+}

@@ -1,0 +1,89 @@
+package auth
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// A remote may fail to show a token FloodBurst times at once, and then
+// FloodPerSecond times a second, before it is only told to wait.
+const (
+	FloodBurst     = 20
+	FloodPerSecond = 2
+	floodRemotes   = 4096 // that are remembered
+)
+
+// Flood counts failed log-ins by remote. Good tokens are not held up by it: the
+// remote may be a proxy before many producers. The zero value is ready.
+type Flood struct {
+	mu      sync.Mutex
+	remotes map[netip.Prefix]allowance
+}
+
+// allowance is how many failures a remote had left at a time.
+type allowance struct {
+	left float64
+	at   time.Time
+}
+
+func (a allowance) now(now time.Time) float64 {
+	return min(FloodBurst, a.left+now.Sub(a.at).Seconds()*FloodPerSecond)
+}
+
+// Spend counts a failure of the remote address and tells whether it was within
+// what is allowed. Safe for concurrent use.
+func (f *Flood) Spend(remote string, now time.Time) bool {
+	network := networkOf(remote)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, known := f.remotes[network]
+	if !known {
+		f.makeRoom(now)
+		a = allowance{FloodBurst, now}
+	}
+	left := a.now(now)
+	if left < 1 {
+		return false
+	}
+	f.remotes[network] = allowance{left - 1, now}
+	return true
+}
+
+// makeRoom keeps the memory bounded: first those go that have nothing against
+// them any more, then any, and so many that this is rare.
+func (f *Flood) makeRoom(now time.Time) {
+	if f.remotes == nil {
+		f.remotes = make(map[netip.Prefix]allowance)
+	}
+	if len(f.remotes) < floodRemotes {
+		return
+	}
+	for network, a := range f.remotes {
+		if a.now(now) >= FloodBurst {
+			delete(f.remotes, network)
+		}
+	}
+	for network := range f.remotes {
+		if len(f.remotes) <= floodRemotes/2 {
+			break
+		}
+		delete(f.remotes, network)
+	}
+}
+
+// networkOf is what counts as one remote: an IPv4 address, or the /64 that one
+// customer has in IPv6.
+func networkOf(remote string) netip.Prefix {
+	addrPort, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr := addrPort.Addr().Unmap().WithZone("")
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = 64
+	}
+	network, _ := addr.Prefix(bits) // fits the address
+	return network
+}

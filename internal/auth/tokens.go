@@ -1,0 +1,73 @@
+// Package auth is how listeners know producers: bearer tokens, and what happens to
+// those who guess them.
+package auth
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync/atomic"
+)
+
+// MinTokenLen is how short a token may be. There is no lock-out that guessing
+// would run into, so a token must not be guessable.
+const MinTokenLen = 16
+
+const hashPrefix = "sha256:"
+
+// Hash is the SHA-256 of a token.
+type Hash = [sha256.Size]byte
+
+// Tokens are the hashes of the tokens in force. They can be exchanged while
+// requests are served. Set must be called before anything else.
+type Tokens struct{ hashes atomic.Pointer[[]Hash] }
+
+// Set puts other tokens in force, in place of those before.
+func (t *Tokens) Set(hashes []Hash) { t.hashes.Store(&hashes) }
+
+// None tells whether no token is needed.
+func (t *Tokens) None() bool { return len(*t.hashes.Load()) == 0 }
+
+// Admit tells whether token is one of those in force, in a time that does not
+// depend on which.
+func (t *Tokens) Admit(token string) bool {
+	given, found := sha256.Sum256([]byte(token)), 0
+	for _, hash := range *t.hashes.Load() {
+		found |= subtle.ConstantTimeCompare(given[:], hash[:])
+	}
+	return found == 1
+}
+
+// HashTokens checks the entries of a configuration: each is a token, of at least
+// MinTokenLen printable ASCII characters, or "sha256:" and the hash of one in
+// hex. Errors name an entry by its place, never by its value.
+func HashTokens(entries []string) ([]Hash, error) {
+	hashes := make([]Hash, len(entries))
+	for n, entry := range entries {
+		hash, err := hashToken(entry)
+		if err != nil {
+			return nil, fmt.Errorf("token %d %w", n+1, err)
+		}
+		hashes[n] = hash
+	}
+	return hashes, nil
+}
+
+func hashToken(entry string) (Hash, error) {
+	if digits, ok := strings.CutPrefix(entry, hashPrefix); ok {
+		raw, err := hex.DecodeString(digits)
+		if err != nil || len(raw) != sha256.Size {
+			return Hash{}, fmt.Errorf("is not %s and %d hex digits", hashPrefix, 2*sha256.Size)
+		}
+		return Hash(raw), nil
+	}
+	if len(entry) < MinTokenLen {
+		return Hash{}, fmt.Errorf("is shorter than %d characters; make one with: openssl rand -hex 32", MinTokenLen)
+	}
+	if strings.ContainsFunc(entry, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return Hash{}, fmt.Errorf("has characters other than printable ASCII without spaces")
+	}
+	return sha256.Sum256([]byte(entry)), nil
+}

@@ -1,0 +1,17 @@
+package listener
+
+import (
+	"net"
+	"net/netip"
+)
+
+// Loopback tells whether listen, host:port, can be reached from this machine
+// only.
+func Loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
