@@ -1,17 +1,13 @@
 package amqpsource
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
-	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	strict "github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
@@ -79,30 +75,11 @@ const (
 // as URLs hold passwords.
 func decode(raw json.RawMessage) (config, settings, error) {
 	var c config
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return c, settings{}, explain(err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return c, settings{}, core.Invalidf("config", "has something after its end")
+	if err := strict.Decode(raw, &c, "an AMQP source"); err != nil {
+		return c, settings{}, err
 	}
 	s, err := c.settings()
 	return c, s, err
-}
-
-// explain turns an error of encoding/json into one that names the field.
-func explain(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := strings.TrimPrefix(wrong.Field, "Config.")
-		return core.Invalidf(cmp.Or(field, "config"), "can't be a %s", strings.Fields(wrong.Value)[0])
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of an AMQP source")
-		}
-	}
-	return core.Invalidf("config", "is not a JSON object")
 }
 
 func (c *config) settings() (settings, error) {
@@ -154,49 +131,17 @@ func (c *config) checkReject(s *settings) error {
 }
 
 func (c *config) setNumbers(s *settings) error {
-	for _, n := range []struct {
-		field         string
-		written       *int
-		standard, max int
-		to            *int
-	}{
-		{"prefetch", c.Prefetch, defaultPrefetch, maxPrefetch, &s.prefetch},
-		{"batch", c.Batch, maxBatch, maxBatch, &s.batch},
-	} {
-		*n.to = n.standard
-		if n.written != nil {
-			*n.to = *n.written
-		}
-		if *n.to < 1 || *n.to > n.max {
-			return core.Invalidf(n.field, "must be 1 to %d", n.max)
-		}
-	}
-	return nil
+	return strict.Ints(
+		strict.Int{Field: "prefetch", Given: c.Prefetch, Standard: defaultPrefetch, Min: 1, Max: maxPrefetch, To: &s.prefetch},
+		strict.Int{Field: "batch", Given: c.Batch, Standard: maxBatch, Min: 1, Max: maxBatch, To: &s.batch},
+	)
 }
 
 func (c *config) setTimes(s *settings) error {
-	for _, t := range []struct {
-		field, written string
-		standard, min  time.Duration
-		to             *time.Duration
-	}{
-		{"dial_timeout", c.DialTimeout, 3 * time.Second, minTimeout, &s.dialTimeout},
-		{"write_timeout", c.WriteTimeout, 3 * time.Second, minTimeout, &s.writeTimeout},
-		{"confirm_timeout", c.ConfirmTimeout, 5 * time.Second, minTimeout, &s.confirmTimeout},
-		{"heartbeat", c.Heartbeat, 10 * time.Second, minHeartbeat, &s.heartbeat},
-	} {
-		*t.to = t.standard
-		if t.written == "" {
-			continue
-		}
-		d, err := core.ParseDuration(t.written)
-		if err != nil {
-			return core.Invalidf(t.field, "%v", err)
-		}
-		if d < t.min || d > maxTimeout {
-			return core.Invalidf(t.field, "must be %s to %s", t.min, maxTimeout)
-		}
-		*t.to = d
-	}
-	return nil
+	return strict.Durations(
+		strict.Duration{Field: "dial_timeout", Text: c.DialTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.dialTimeout},
+		strict.Duration{Field: "write_timeout", Text: c.WriteTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.writeTimeout},
+		strict.Duration{Field: "confirm_timeout", Text: c.ConfirmTimeout, Standard: 5 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.confirmTimeout},
+		strict.Duration{Field: "heartbeat", Text: c.Heartbeat, Standard: 10 * time.Second, Min: minHeartbeat, Max: maxTimeout, To: &s.heartbeat},
+	)
 }

@@ -1,14 +1,11 @@
 package kafkasource
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -22,6 +19,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	strict "github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
@@ -92,35 +90,11 @@ const (
 // Every error is a *core.InvalidError that names the field.
 func decode(raw json.RawMessage) (config, settings, error) {
 	var c config
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return c, settings{}, explain(err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return c, settings{}, core.Invalidf("config", "has more than one JSON object")
+	if err := strict.Decode(raw, &c, "a Kafka source"); err != nil {
+		return c, settings{}, err
 	}
 	s, err := c.settings()
 	return c, s, err
-}
-
-// explain turns an error of encoding/json into one that names the field and
-// shows no value, as that may be a secret.
-func explain(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := strings.TrimPrefix(wrong.Field, "Config.")
-		return core.Invalidf(cmp.Or(field, "config"), "must be a %s", kindNames[wrong.Type.Kind().String()])
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of a Kafka source")
-		}
-	}
-	return core.Invalidf("config", "is not a JSON object")
-}
-
-var kindNames = map[string]string{
-	"string": "string", "int": "whole number", "bool": "boolean", "slice": "list", "struct": "group of settings", "ptr": "group of settings",
 }
 
 func (c *config) settings() (settings, error) {
@@ -203,52 +177,20 @@ func (c *config) setStart(s *settings) error {
 }
 
 func (c *config) setSizes(s *settings) error {
-	for _, size := range []struct {
-		field                  string
-		given                  *int
-		standard, lowest, most int
-		to                     *int
-	}{
-		{"batch", c.Batch, maxBatch, 1, maxBatch, &s.batch},
-		{"fetch_bytes", c.FetchBytes, 1 << 20, minBytes, maxFetchBytes, &s.fetchBytes},
-		{"max_batch_bytes", c.MaxBatchBytes, 64 << 20, minBytes, maxBatchBytes, &s.maxBatchBytes},
-		{"buffer_bytes", c.BufferBytes, 128 << 20, minBytes, maxBufferBytes, &s.bufferBytes},
-	} {
-		*size.to = size.standard
-		if size.given != nil {
-			*size.to = *size.given
-		}
-		if *size.to < size.lowest || *size.to > size.most {
-			return core.Invalidf(size.field, "must be %d to %d", size.lowest, size.most)
-		}
-	}
-	return nil
+	return strict.Ints(
+		strict.Int{Field: "batch", Given: c.Batch, Standard: maxBatch, Min: 1, Max: maxBatch, To: &s.batch},
+		strict.Int{Field: "fetch_bytes", Given: c.FetchBytes, Standard: 1 << 20, Min: minBytes, Max: maxFetchBytes, To: &s.fetchBytes},
+		strict.Int{Field: "max_batch_bytes", Given: c.MaxBatchBytes, Standard: 64 << 20, Min: minBytes, Max: maxBatchBytes, To: &s.maxBatchBytes},
+		strict.Int{Field: "buffer_bytes", Given: c.BufferBytes, Standard: 128 << 20, Min: minBytes, Max: maxBufferBytes, To: &s.bufferBytes},
+	)
 }
 
 func (c *config) setTimes(s *settings) error {
-	for _, t := range []struct {
-		field, text      string
-		standard, lowest time.Duration
-		to               *time.Duration
-	}{
-		{"session_timeout", c.SessionTimeout, 10 * time.Second, minSession, &s.sessionTimeout},
-		{"dial_timeout", c.DialTimeout, 3 * time.Second, minTimeout, &s.dialTimeout},
-		{"request_timeout", c.RequestTimeout, 5 * time.Second, minTimeout, &s.requestTimeout},
-	} {
-		*t.to = t.standard
-		if t.text == "" {
-			continue
-		}
-		d, err := time.ParseDuration(t.text)
-		if err != nil {
-			return core.Invalidf(t.field, "is not a duration such as 5s")
-		}
-		if d < t.lowest || d > maxTimeout {
-			return core.Invalidf(t.field, "must be %s to %s", t.lowest, maxTimeout)
-		}
-		*t.to = d
-	}
-	return nil
+	return strict.Durations(
+		strict.Duration{Field: "session_timeout", Text: c.SessionTimeout, Standard: 10 * time.Second, Min: minSession, Max: maxTimeout, To: &s.sessionTimeout},
+		strict.Duration{Field: "dial_timeout", Text: c.DialTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.dialTimeout},
+		strict.Duration{Field: "request_timeout", Text: c.RequestTimeout, Standard: 5 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.requestTimeout},
+	)
 }
 
 func (c *config) setSASL(s *settings) error {

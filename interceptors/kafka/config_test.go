@@ -113,7 +113,7 @@ func TestBadConfiguration(t *testing.T) {
 		}
 	}
 	good := `{"brokers": ["a:1"], "topics": ["orders.delayed"], "sink": "out", "topic": "orders", "reject_topic": "r"}`
-	for raw, field := range map[string]string{"": "config", "[]": "config", good + " {}": "config", good + " x": "config"} {
+	for raw, field := range map[string]string{"": "brokers", "[]": "config", good + " {}": "config", good + " x": "config"} {
 		_, err := New("src", json.RawMessage(raw), in, nil)
 		if invalid, ok := errors.AsType[*core.InvalidError](err); !ok || invalid.Field != field {
 			t.Errorf("%s: %v", raw, err)

@@ -1,13 +1,10 @@
 package rocketmqsource
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -16,6 +13,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	strict "github.com/delaybridge/delaybridge/internal/settings"
 )
 
 // config is the configuration as written; see the package documentation.
@@ -75,35 +73,11 @@ const (
 // Every error is a *core.InvalidError that names the field.
 func decode(raw json.RawMessage) (config, settings, error) {
 	var c config
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return c, settings{}, explain(err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return c, settings{}, core.Invalidf("config", "has more than one JSON object")
+	if err := strict.Decode(raw, &c, "a RocketMQ source"); err != nil {
+		return c, settings{}, err
 	}
 	s, err := c.settings()
 	return c, s, err
-}
-
-// explain turns an error of encoding/json into one that names the field and
-// shows no value, as that may be a secret.
-func explain(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := strings.TrimPrefix(wrong.Field, "Config.")
-		return core.Invalidf(cmp.Or(field, "config"), "must be a %s", kindNames[wrong.Type.Kind().String()])
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of a RocketMQ source")
-		}
-	}
-	return core.Invalidf("config", "is not a JSON object")
-}
-
-var kindNames = map[string]string{
-	"string": "string", "int": "whole number", "bool": "boolean", "slice": "list", "struct": "group of settings",
 }
 
 func (c *config) settings() (settings, error) {

@@ -1,22 +1,19 @@
 package amqp
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	strict "github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
@@ -73,28 +70,10 @@ const (
 // as URLs hold passwords.
 func decode(raw json.RawMessage) (settings, error) {
 	var c config
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return settings{}, explain(err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return settings{}, core.Invalidf("config", "has something after its end")
+	if err := strict.Decode(raw, &c, "an AMQP sink"); err != nil {
+		return settings{}, err
 	}
 	return c.settings()
-}
-
-// explain turns an error of encoding/json into one that names the field.
-func explain(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return core.Invalidf(cmp.Or(wrong.Field, "config"), "can't be a %s", strings.Fields(wrong.Value)[0])
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of an AMQP sink")
-		}
-	}
-	return core.Invalidf("config", "is not a JSON object")
 }
 
 func (c *config) settings() (settings, error) {
@@ -121,47 +100,19 @@ func valueOr[T any](p *T, otherwise T) T {
 }
 
 func (c *config) setNumbers(s *settings) error {
-	for _, n := range []struct {
-		field              string
-		written            *int
-		standard, min, max int
-		to                 *int
-	}{
-		{"connections", c.Connections, 1, 1, maxConnections, &s.connections},
-		{"channels", c.Channels, defaultChannels, 1, maxChannels, &s.channels},
-		{"max_message_size", c.MaxMessageSize, defaultMaxMessageSize, 1, maxMaxMessageSize, &s.maxMessageSize},
-	} {
-		if *n.to = valueOr(n.written, n.standard); *n.to < n.min || *n.to > n.max {
-			return core.Invalidf(n.field, "must be %d to %d", n.min, n.max)
-		}
-	}
-	return nil
+	return strict.Ints(
+		strict.Int{Field: "connections", Given: c.Connections, Standard: 1, Min: 1, Max: maxConnections, To: &s.connections},
+		strict.Int{Field: "channels", Given: c.Channels, Standard: defaultChannels, Min: 1, Max: maxChannels, To: &s.channels},
+		strict.Int{Field: "max_message_size", Given: c.MaxMessageSize, Standard: defaultMaxMessageSize, Min: 1, Max: maxMaxMessageSize, To: &s.maxMessageSize},
+	)
 }
 
 func (c *config) setTimes(s *settings) error {
-	for _, t := range []struct {
-		field, written string
-		standard, min  time.Duration
-		to             *time.Duration
-	}{
-		{"dial_timeout", c.DialTimeout, 3 * time.Second, minTimeout, &s.dialTimeout},
-		{"write_timeout", c.WriteTimeout, 3 * time.Second, minTimeout, &s.writeTimeout},
-		{"heartbeat", c.Heartbeat, 10 * time.Second, minHeartbeat, &s.heartbeat},
-	} {
-		*t.to = t.standard
-		if t.written == "" {
-			continue
-		}
-		d, err := core.ParseDuration(t.written)
-		if err != nil {
-			return core.Invalidf(t.field, "%v", err)
-		}
-		if d < t.min || d > maxTimeout {
-			return core.Invalidf(t.field, "must be %s to %s", t.min, maxTimeout)
-		}
-		*t.to = d
-	}
-	return nil
+	return strict.Durations(
+		strict.Duration{Field: "dial_timeout", Text: c.DialTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.dialTimeout},
+		strict.Duration{Field: "write_timeout", Text: c.WriteTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.writeTimeout},
+		strict.Duration{Field: "heartbeat", Text: c.Heartbeat, Standard: 10 * time.Second, Min: minHeartbeat, Max: maxTimeout, To: &s.heartbeat},
+	)
 }
 
 func (c *config) setNodes(s *settings) error {

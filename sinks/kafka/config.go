@@ -1,14 +1,11 @@
 package kafka
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -21,6 +18,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/delaybridge/delaybridge/core"
+	strict "github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
@@ -78,33 +76,10 @@ const (
 // Every error is a *core.InvalidError that names the field.
 func decode(raw json.RawMessage) (settings, error) {
 	var c config
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return settings{}, explain(err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return settings{}, core.Invalidf("config", "has more than one JSON object")
+	if err := strict.Decode(raw, &c, "a Kafka sink"); err != nil {
+		return settings{}, err
 	}
 	return c.settings()
-}
-
-// explain turns an error of encoding/json into one that names the field and
-// shows no value, as that may be a secret.
-func explain(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return core.Invalidf(cmp.Or(wrong.Field, "config"), "must be a %s", kindNames[wrong.Type.Kind().String()])
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of a Kafka sink")
-		}
-	}
-	return core.Invalidf("config", "is not a JSON object")
-}
-
-var kindNames = map[string]string{
-	"string": "string", "int": "whole number", "bool": "boolean", "slice": "list", "struct": "group of settings", "ptr": "group of settings",
 }
 
 func (c *config) settings() (settings, error) {
@@ -141,47 +116,19 @@ func (c *config) checkNames(s *settings) error {
 }
 
 func (c *config) setSizes(s *settings) error {
-	s.maxBatchBytes, s.connections = defaultMaxMessageBytes, defaultConnections
-	if c.MaxMessageBytes != nil {
-		s.maxBatchBytes = *c.MaxMessageBytes
-	}
-	if c.MaxConnections != nil {
-		s.connections = *c.MaxConnections
-	}
-	switch {
-	case s.maxBatchBytes < minMaxMessageBytes || s.maxBatchBytes > maxMaxMessageBytes:
-		return core.Invalidf("max_message_bytes", "must be %d to %d", minMaxMessageBytes, maxMaxMessageBytes)
-	case s.connections < 1 || s.connections > maxConnections:
-		return core.Invalidf("max_connections", "must be 1 to %d", maxConnections)
-	}
-	return nil
+	return strict.Ints(
+		strict.Int{Field: "max_message_bytes", Given: c.MaxMessageBytes, Standard: defaultMaxMessageBytes, Min: minMaxMessageBytes, Max: maxMaxMessageBytes, To: &s.maxBatchBytes},
+		strict.Int{Field: "max_connections", Given: c.MaxConnections, Standard: defaultConnections, Min: 1, Max: maxConnections, To: &s.connections},
+	)
 }
 
 func (c *config) setTimes(s *settings) error {
-	for _, t := range []struct {
-		field, text string
-		standard    time.Duration
-		to          *time.Duration
-	}{
-		{"metadata_ttl", c.MetadataTTL, time.Second, &s.metadataTTL},
-		{"dial_timeout", c.DialTimeout, 3 * time.Second, &s.dialTimeout},
-		{"request_timeout", c.RequestTimeout, 5 * time.Second, &s.requestTimeout},
-		{"idle_timeout", c.IdleTimeout, 30 * time.Second, &s.idleTimeout},
-	} {
-		*t.to = t.standard
-		if t.text == "" {
-			continue
-		}
-		d, err := time.ParseDuration(t.text)
-		if err != nil {
-			return core.Invalidf(t.field, "is not a duration such as 5s")
-		}
-		if d < minTimeout || d > maxTimeout {
-			return core.Invalidf(t.field, "must be %s to %s", minTimeout, maxTimeout)
-		}
-		*t.to = d
-	}
-	return nil
+	return strict.Durations(
+		strict.Duration{Field: "metadata_ttl", Text: c.MetadataTTL, Standard: time.Second, Min: minTimeout, Max: maxTimeout, To: &s.metadataTTL},
+		strict.Duration{Field: "dial_timeout", Text: c.DialTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.dialTimeout},
+		strict.Duration{Field: "request_timeout", Text: c.RequestTimeout, Standard: 5 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.requestTimeout},
+		strict.Duration{Field: "idle_timeout", Text: c.IdleTimeout, Standard: 30 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.idleTimeout},
+	)
 }
 
 func (c *config) setCompression(s *settings) error {

@@ -2,11 +2,8 @@ package plugin
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,6 +11,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	strict "github.com/delaybridge/delaybridge/internal/settings"
 )
 
 // config is the configuration of a sink of type plugin, as written.
@@ -58,35 +56,10 @@ const (
 // host's environment variables.
 func decode(raw json.RawMessage, lookup func(string) (string, bool)) (settings, error) {
 	var c config
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return settings{}, explain(err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return settings{}, core.Invalidf("config", "has something after its end")
+	if err := strict.Decode(raw, &c, "a plugin sink; the plugin's own settings stand below its config"); err != nil {
+		return settings{}, err
 	}
 	return c.settings(lookup)
-}
-
-// explain names the field that a decoding error is about, and shows no value,
-// as that may be a secret.
-func explain(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return core.Invalidf(cmp.Or(wrong.Field, "config"), "can't be %s", kindOf(wrong.Value))
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		if field, quoteErr := strconv.Unquote(name); quoteErr == nil {
-			return core.Invalidf(core.Shorten(field, 64), "is not a setting of a plugin sink; the plugin's own settings stand below its config")
-		}
-	}
-	return core.Invalidf("config", "is not a JSON object")
-}
-
-// kindOf is what encoding/json says of a value, without the value.
-func kindOf(value string) string {
-	kind, _, _ := strings.Cut(value, " ")
-	return "a value of type " + kind
 }
 
 func (c *config) settings(lookup func(string) (string, bool)) (settings, error) {
@@ -131,29 +104,11 @@ func (c *config) setSum(s *settings) error {
 }
 
 func (c *config) setTimes(s *settings) error {
-	for _, t := range []struct {
-		field, text   string
-		standard, min time.Duration
-		to            *time.Duration
-	}{
-		{"start_timeout", c.StartTimeout, 10 * time.Second, minTimeout, &s.startTimeout},
-		{"health_interval", c.HealthInterval, 5 * time.Second, minInterval, &s.healthInterval},
-		{"stop_timeout", c.StopTimeout, 3 * time.Second, minTimeout, &s.stopTimeout},
-	} {
-		*t.to = t.standard
-		if t.text == "" {
-			continue
-		}
-		d, err := time.ParseDuration(t.text)
-		if err != nil {
-			return core.Invalidf(t.field, "is not a duration such as 5s")
-		}
-		if d < t.min || d > maxTimeout {
-			return core.Invalidf(t.field, "must be %s to %s", t.min, maxTimeout)
-		}
-		*t.to = d
-	}
-	return nil
+	return strict.Durations(
+		strict.Duration{Field: "start_timeout", Text: c.StartTimeout, Standard: 10 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.startTimeout},
+		strict.Duration{Field: "health_interval", Text: c.HealthInterval, Standard: 5 * time.Second, Min: minInterval, Max: maxTimeout, To: &s.healthInterval},
+		strict.Duration{Field: "stop_timeout", Text: c.StopTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.stopTimeout},
+	)
 }
 
 // setConfig takes the plugin's own settings as they are: only it knows them.

@@ -42,8 +42,8 @@ func TestConfig(t *testing.T) {
 func TestConfigFaults(t *testing.T) {
 	tests := []struct{ config, field, reason string }{
 		{`{}`, "command", "is missing: give the absolute path of the plugin's program"},
-		{`[]`, "config", "can't be a value of type array"},
-		{`{"command":7}`, "command", "can't be a value of type number"},
+		{`[]`, "config", "must be a group of settings"},
+		{`{"command":7}`, "command", "must be a string"},
 		{`{"command":"/p"} x`, "config", "has something after its end"},
 		{`nonsense`, "config", "is not a JSON object"},
 		{`{"command":"/p","topic":"x"}`, "topic", "is not a setting of a plugin sink; the plugin's own settings stand below its config"},
@@ -60,7 +60,7 @@ func TestConfigFaults(t *testing.T) {
 		{`{"command":"/p","env":{"PLUGIN_CLIENT_CERT":"x"}}`, "env.PLUGIN_CLIENT_CERT", "is set by delaybridge itself"},
 		{`{"command":"/p","env":{"DELAYBRIDGE_PLUGIN":"x"}}`, "env.DELAYBRIDGE_PLUGIN", "is set by delaybridge itself"},
 		{`{"command":"/p","env":{"A":"\u0000"}}`, "env.A", "has a NUL in its value"},
-		{`{"command":"/p","env":{"A":7}}`, "env", "can't be a value of type number"},
+		{`{"command":"/p","env":{"A":7}}`, "env", "must be a string"},
 		{`{"command":"/p","pass_env":["NONE"]}`, "pass_env[0]", "is not set in the environment of delaybridge"},
 		{`{"command":"/p","pass_env":["PATH","TOKEN"],"env":{"TOKEN":"x"}}`, "pass_env[1]", "is set in env too: remove one of the two"},
 	}

@@ -1,18 +1,15 @@
 package rocketmq
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
-	"io"
 	"net"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	strict "github.com/delaybridge/delaybridge/internal/settings"
 )
 
 // Config is the sink's configuration. A zero field means its default.
@@ -74,70 +71,34 @@ const (
 // Duration is a time.Duration that reads as text: "500ms", "3s".
 type Duration time.Duration
 
-// UnmarshalJSON takes a string with a unit.
+// UnmarshalJSON takes a string with a unit. There is one such setting, which an error names.
 func (d *Duration) UnmarshalJSON(text []byte) error {
 	var s string
 	if err := json.Unmarshal(text, &s); err != nil {
-		return errNotDuration
+		return errSendTimeout
 	}
 	parsed, err := time.ParseDuration(s)
 	if err != nil {
-		return errNotDuration
+		return errSendTimeout
 	}
 	*d = Duration(parsed)
 	return nil
 }
 
-var errNotDuration = errors.New("a duration is text with a unit, such as 500ms or 3s")
+var errSendTimeout = core.Invalidf("send_timeout", "must be text with a unit, such as 500ms or 3s")
 
 // decodeConfig reads and checks a Config. A fault is a *core.InvalidError, whose text
 // has no value of the configuration in it: values may be secret.
 func decodeConfig(config json.RawMessage) (Config, error) {
 	var c Config
-	decoder := json.NewDecoder(bytes.NewReader(config))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return c, explain(err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return c, core.Invalidf("config", "has something after its end")
+	if err := strict.Decode(config, &c, "a RocketMQ sink"); err != nil {
+		return c, err
 	}
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
 		return c, err
 	}
 	return c, nil
-}
-
-// explain names the field that a decoding error is about.
-func explain(err error) *core.InvalidError {
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return core.Invalidf(cmp.Or(e.Field, "config"), "can't be %s", kindOf(e.Value))
-	}
-	if errors.Is(err, errNotDuration) {
-		return core.Invalidf("send_timeout", "must be text with a unit, such as 500ms or 3s")
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return core.Invalidf(core.Shorten(strings.Trim(name, `"`), 64), "is not known; known are %s", knownFields())
-	}
-	if errors.Is(err, io.EOF) {
-		return core.Invalidf("name_servers", "is missing")
-	}
-	return core.Invalidf("config", "is not valid JSON")
-}
-
-// kindOf leaves of "number 42" the kind alone.
-func kindOf(value string) string {
-	kind, _, _ := strings.Cut(value, " ")
-	return kind
-}
-
-func knownFields() string {
-	var names []string
-	for field := range reflect.TypeFor[Config]().Fields() {
-		names = append(names, field.Tag.Get("json"))
-	}
-	return strings.Join(names, ", ")
 }
 
 func (c Config) withDefaults() Config {

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
 // Decode reads a configuration from the text of the named file. The error is
@@ -153,7 +154,7 @@ func (d *decoder) unknownKey(path string, e entry, fields []field) {
 	for n, f := range fields {
 		names[n] = f.name
 	}
-	hint := nearest(e.name, names)
+	hint := settings.Nearest(e.name, names)
 	if hint != "" {
 		d.shown[e.key] = true // a slip of a name that is known
 	}

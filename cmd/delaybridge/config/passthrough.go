@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
 // object turns a section into JSON, for a part that decodes it by itself. A
@@ -36,7 +37,7 @@ func (d *decoder) json(out *bytes.Buffer, path string, node ast.Node) {
 	case *ast.MappingNode, *ast.MappingValueNode:
 		out.WriteByte('{')
 		for i, e := range d.entries(path, node) {
-			if nearest(e.name, strings.Fields(wordsOfParts)) != "" {
+			if settings.Nearest(e.name, strings.Fields(wordsOfParts)) != "" {
 				d.shown[e.key] = true // a slip
 			}
 			writeComma(out, i)

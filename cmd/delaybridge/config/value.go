@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
 // valueError is what is wrong with a value, without the value itself: that may
@@ -144,7 +145,7 @@ func knownValue(s string, known []string) error {
 		return nil
 	}
 	text := fmt.Sprintf("is not known; known are %s", strings.Join(known, ", "))
-	return &valueError{code: "unknown-value", text: text, hint: nearest(s, known)}
+	return &valueError{code: "unknown-value", text: text, hint: settings.Nearest(s, known)}
 }
 
 // hasUserinfo tells whether s is a URL with a password in it.

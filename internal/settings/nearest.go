@@ -1,9 +1,9 @@
-package config
+package settings
 
 import "strings"
 
-// nearest returns the one of known that s is probably a slip of, or nothing.
-func nearest(s string, known []string) string {
+// Nearest returns the one of known that s is probably a slip of, or nothing.
+func Nearest(s string, known []string) string {
 	best, distance := "", 1+max(1, len(s)/3)
 	for _, k := range known {
 		if d := editDistance(fold(s), fold(k)); d < distance {

@@ -1,0 +1,140 @@
+// Package settings reads the configuration of a part, such as a sink or a source,
+// strictly: the same rules and the same errors in each.
+package settings
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Decode reads raw, one JSON object or nothing, into the struct that into points to. of names
+// what is configured, such as "a Kafka sink". An error is a *core.InvalidError that
+// names the field and shows no value, as that may be a secret: a key that the struct
+// does not have, a value of another type, or something behind the object.
+func Decode(raw json.RawMessage, into any, of string) error {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return explain(err, into, of)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return core.Invalidf("config", "has something after its end")
+	}
+	return nil
+}
+
+func explain(err error, into any, of string) error {
+	if invalid, ok := errors.AsType[*core.InvalidError](err); ok {
+		return invalid // of a type that decodes itself
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		field := strings.TrimPrefix(wrong.Field, "Config.") // embedded
+		return core.Invalidf(cmp.Or(field, "config"), "must be a %s", kindOf(wrong.Type))
+	}
+	quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field ")
+	if name, quoteErr := strconv.Unquote(quoted); ok && quoteErr == nil {
+		hint := ""
+		if near := Nearest(name, keysOf(reflect.TypeOf(into).Elem())); near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		return core.Invalidf(core.Shorten(name, 64), "is not a setting of %s%s", of, hint)
+	}
+	return core.Invalidf("config", "is not a JSON object")
+}
+
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "string"
+	case reflect.Slice:
+		return "list"
+	case reflect.Struct, reflect.Map, reflect.Pointer:
+		return "group of settings"
+	default:
+		return "whole number"
+	}
+}
+
+// keysOf are the names of the fields of a struct, those of embedded ones and those of
+// groups among them, as encoding/json tells of an unknown key but not where it is.
+func keysOf(t reflect.Type) (keys []string) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		if name != "" && name != "-" {
+			keys = append(keys, name)
+		}
+		if inner.Kind() == reflect.Struct {
+			keys = append(keys, keysOf(inner)...)
+		}
+	}
+	return keys
+}
+
+// Duration is a setting that is a time: Text as written, empty for Standard.
+type Duration struct {
+	Field, Text        string
+	Standard, Min, Max time.Duration
+	To                 *time.Duration
+}
+
+// Durations reads each into its To. An error is a *core.InvalidError about the first
+// that is no duration, or not from Min to Max.
+func Durations(all ...Duration) error {
+	for _, d := range all {
+		*d.To = d.Standard
+		if d.Text == "" {
+			continue
+		}
+		parsed, err := core.ParseDuration(d.Text)
+		if err != nil {
+			return core.Invalidf(d.Field, "is not a duration such as 5s")
+		}
+		if parsed < d.Min || parsed > d.Max {
+			return core.Invalidf(d.Field, "must be %s to %s", d.Min, d.Max)
+		}
+		*d.To = parsed
+	}
+	return nil
+}
+
+// Int is a setting that is a number: Given as written, nil for Standard.
+type Int struct {
+	Field              string
+	Given              *int
+	Standard, Min, Max int
+	To                 *int
+}
+
+// Ints reads each into its To. An error is a *core.InvalidError about the first that
+// is not from Min to Max.
+func Ints(all ...Int) error {
+	for _, n := range all {
+		*n.To = n.Standard
+		if n.Given != nil {
+			*n.To = *n.Given
+		}
+		if *n.To < n.Min || *n.To > n.Max {
+			return core.Invalidf(n.Field, "must be %d to %d", n.Min, n.Max)
+		}
+	}
+	return nil
+}
