@@ -49,7 +49,7 @@ func (k *sink) Deliver(ctx context.Context, batch []*core.Message) error {
 			continue
 		}
 		senders.Go(func() {
-			results, err := k.links[n].send(ctx, pick(batch, share))
+			answers, err := k.links[n].send(ctx, pick(batch, share))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -59,7 +59,7 @@ func (k *sink) Deliver(ctx context.Context, batch []*core.Message) error {
 			}
 			for at, i := range share {
 				if results[i] = err; err == nil {
-					results[i] = results[at]
+					results[i] = answers[at]
 				}
 			}
 		})
