@@ -152,8 +152,10 @@ func (in *instance) failedCall(ctx context.Context, err error, limit int) error 
 		return core.Classify(core.Blocked, said)
 	case codes.DeadlineExceeded:
 		in.unanswered(ctx, "Deliver", &in.delivers)
-	case codes.Unavailable:
-		if !in.stopping.Load() && (in.gone() || in.hasEnded()) {
+	case codes.Unavailable, codes.Canceled:
+		// Where the process's end was noticed first, its connection was closed under the call.
+		byUs := code == codes.Canceled && ctx.Err() != nil
+		if !byUs && !in.stopping.Load() && (in.gone() || in.hasEnded()) {
 			in.cut.CompareAndSwap(0, in.under.Load())
 			return core.Classify(core.Unknown, fmt.Errorf("%w: %w", core.ErrCrashed, said))
 		}

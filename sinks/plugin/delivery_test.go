@@ -302,6 +302,30 @@ func TestNothingIsSentAfterTheDeadline(t *testing.T) {
 	}
 }
 
+// TestCallThatTheEndCutOff: the end of the process is a crash for a call that it cut off,
+// whether the call hears of it first or the host, which then closes the connection.
+func TestCallThatTheEndCutOff(t *testing.T) {
+	in, _ := stubbed(&stub{}, nil)
+	close(in.program.exited)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	closing := status.Error(codes.Canceled, "grpc: the client connection is closing")
+	for name, test := range map[string]struct {
+		ctx     context.Context
+		err     error
+		crashed bool
+	}{
+		"heard by the call": {t.Context(), status.Error(codes.Unavailable, "error reading from server: EOF"), true},
+		"heard by the host": {t.Context(), closing, true},
+		"given up by us":    {cancelled, status.Error(codes.Canceled, "context canceled"), false},
+	} {
+		err := in.failedCall(test.ctx, test.err, 1)
+		if core.ClassOf(err) != core.Unknown || errors.Is(err, core.ErrCrashed) != test.crashed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestSilence: a plugin that lives but answers no Deliver for long is replaced.
 func TestSilence(t *testing.T) {
 	in, _ := stubbed(&stub{answer: func(int, *sinkv1.DeliverRequest) (*sinkv1.DeliverResponse, error) {
