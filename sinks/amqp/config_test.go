@@ -45,7 +45,7 @@ func TestOpenTakesWhatIsWritten(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	url := `"urls":["amqp://user:hunter2@host/"]`
 	tests := []struct{ config, field string }{
-		{``, "config"},
+		{``, "urls"},
 		{`[]`, "config"},
 		{`{` + url + `} {}`, "config"},
 		{`{}`, "urls"},

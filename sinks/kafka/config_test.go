@@ -63,7 +63,7 @@ func TestBadConfiguration(t *testing.T) {
 	cert, keyFile, other := file("cert", certificate), file("key", key), file("other", otherKey)
 	const brokers = `"brokers": ["a:9092"], `
 	for _, test := range []struct{ config, field string }{
-		{``, "config"},
+		{``, "brokers"},
 		{`[]`, "config"},
 		{`{`, "config"},
 		{`{} {}`, "config"},
