@@ -54,7 +54,7 @@ type SinkServiceClient interface {
 	// is quick: the producer waits, and at the deadline of the call, which is half of
 	// what the producer has left and 10 s at most, the messages are turned away.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
-	// Deliver sends the messages and answers when the fate of each is known, or
+	// Deliver sends the messages and answers when the outcome of each is known, or
 	// when the deadline of the call has come, and then soon. Messages with equal
 	// keys must reach the broker in the order given.
 	Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (*DeliverResponse, error)
@@ -154,7 +154,7 @@ type SinkServiceServer interface {
 	// is quick: the producer waits, and at the deadline of the call, which is half of
 	// what the producer has left and 10 s at most, the messages are turned away.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
-	// Deliver sends the messages and answers when the fate of each is known, or
+	// Deliver sends the messages and answers when the outcome of each is known, or
 	// when the deadline of the call has come, and then soon. Messages with equal
 	// keys must reach the broker in the order given.
 	Deliver(context.Context, *DeliverRequest) (*DeliverResponse, error)
