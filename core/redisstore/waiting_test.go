@@ -221,6 +221,16 @@ func TestGivenUpParkKeepsNoMessage(t *testing.T) {
 	if r := s.Park(t.Context(), message("known"))[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
+	queue := func() (sent, waiting int) {
+		s.parker.mu.Lock()
+		defer s.parker.mu.Unlock()
+		q := s.parker.queue("")
+		for _, b := range q.waiting {
+			waiting += b.count
+		}
+		return q.batches, waiting
+	}
+	until(t, "that is no longer on its way", func() bool { sent, _ := queue(); return sent == 0 })
 	server.Pause()
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
@@ -242,15 +252,6 @@ func TestGivenUpParkKeepsNoMessage(t *testing.T) {
 		for _, m := range mine {
 			*m = core.Message{ID: "other", Sink: "other", Priority: 1, Generated: !m.Generated}
 		}
-	}
-	queue := func() (sent, waiting int) {
-		s.parker.mu.Lock()
-		defer s.parker.mu.Unlock()
-		q := s.parker.queue("")
-		for _, b := range q.waiting {
-			waiting += b.count
-		}
-		return q.batches, waiting
 	}
 	callers.Go(func() { call(0) })
 	until(t, "a batch is on its way", func() bool { sent, waiting := queue(); return sent == 1 && waiting == 0 })
