@@ -55,7 +55,7 @@ func newSources(c *config.Config, in *core.Interceptor, log *slog.Logger) ([]*so
 	return made, nil
 }
 
-// reportOn returns what the HTTP listener tells of sources.
+// reportOn returns the states of the sources, for the HTTP listener.
 func reportOn(sources []*source.Supervisor) func() []httplistener.SourceReport {
 	return func() (reports []httplistener.SourceReport) {
 		for _, s := range sources {

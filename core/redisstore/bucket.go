@@ -131,13 +131,9 @@ func (b *bucket) run(ctx context.Context, s *slots, c call) (sent time.Time, err
 	if err != nil {
 		return time.Time{}, fmt.Errorf("wait for a slot at the server of %s: %w: %w", b, core.ErrUnavailable, err)
 	}
+	defer leave()
 	sent = time.Now()
 	b.store.run(ctx, b.store.serving, c)
-	if s == &b.store.failing {
-		time.AfterFunc(min(restShare*time.Since(sent), maxRest), leave)
-	} else {
-		leave()
-	}
 	return sent, nil
 }
 

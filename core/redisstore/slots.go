@@ -24,6 +24,7 @@ const (
 // one has not begun the call, so that the wait takes nothing of the call's time.
 type slots struct {
 	most int
+	rest int // a slot that was left is free after so many times as long as it was held
 	mu   sync.Mutex
 	used map[string]chan struct{} // by the server's address
 }
@@ -38,10 +39,20 @@ func (s *slots) enter(ctx context.Context, client redis.UniversalClient, key str
 	used := s.at(node.(*redis.Client).Options().Addr)
 	select {
 	case used <- struct{}{}:
-		return func() { <-used }, nil
+		began := time.Now()
+		return func() { s.leave(used, time.Since(began)) }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// leave frees a slot that was held for so long.
+func (s *slots) leave(used <-chan struct{}, held time.Duration) {
+	if s.rest == 0 {
+		<-used
+		return
+	}
+	time.AfterFunc(min(time.Duration(s.rest)*held, maxRest), func() { <-used })
 }
 
 func (s *slots) at(server string) chan struct{} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -155,4 +156,23 @@ func TestSlotsAreOfOneServer(t *testing.T) {
 	if _, err := s.enter(ctx, client, "key"); err == nil {
 		t.Error("there is no end of slots")
 	}
+}
+
+// TestSlotsRest: a slot that rests is free twice as long after a call as that took, but
+// no later than maxRest.
+func TestSlotsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slots{most: 1, rest: 2}
+		for held, rest := range map[time.Duration]time.Duration{time.Millisecond: 2 * time.Millisecond, time.Second: maxRest} {
+			used := s.at("server")
+			used <- struct{}{}
+			s.leave(used, held)
+			left := time.Now()
+			used <- struct{}{} // waits until it is free
+			if got := time.Since(left); got != rest {
+				t.Errorf("held for %s: free after %s, want %s", held, got, rest)
+			}
+			<-used
+		}
+	})
 }

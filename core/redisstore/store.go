@@ -69,7 +69,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	config = config.withDefaults()
 	s := &Store{config: config, client: config.connect(poolSize), serving: config.connect(2*callsAtOnce + failingAtOnce), keeping: config.connect(keepingSize),
-		takes: slots{most: callsAtOnce}, settles: slots{most: callsAtOnce}, failing: slots{most: failingAtOnce},
+		takes: slots{most: callsAtOnce}, settles: slots{most: callsAtOnce}, failing: slots{most: failingAtOnce, rest: restShare},
 		scripts: newScripts(), ids: core.NewIDs()}
 	s.parker.store, s.lookEvery = s, checkHealthEvery
 	if err := s.prepare(ctx); err != nil {

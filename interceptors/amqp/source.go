@@ -22,7 +22,7 @@ type Source struct {
 	log      *slog.Logger
 }
 
-// New makes an Source of that name from its configuration in JSON, see the
+// New makes a Source of that name from its configuration in JSON, see the
 // package documentation. The name is part of the messages' IDs: instances that
 // share the work have the same. Nothing is dialled. A fault in the configuration
 // is a *core.InvalidError. A nil log discards.

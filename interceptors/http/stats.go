@@ -37,7 +37,7 @@ const (
 	stateStopped  = "stopped" // until the bridge is restarted
 )
 
-// SourceReport is what stats tells of a way in that reads from a broker. Lag is
+// SourceReport is the part of the stats about one source. Lag is
 // negative if it is unknown.
 type SourceReport struct {
 	Source                                         string

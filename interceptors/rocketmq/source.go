@@ -27,7 +27,7 @@ type Source struct {
 // dialects are those of a source whose settings name none.
 func dialects() []string { return []string{"native", "rocketmq"} }
 
-// New makes an Source of that name from its configuration in JSON, see the
+// New makes a Source of that name from its configuration in JSON, see the
 // package documentation. The name is part of the messages' IDs: instances that
 // share the work have the same. Nothing is dialled. A fault in the configuration
 // is a *core.InvalidError. A nil log discards.
@@ -64,7 +64,7 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 
 // Run reads until ctx ends, then lets what is being parked finish, commits and
 // leaves the group. While RocketMQ or the store can't be reached it retries.
-// Its error is a *source.RefusedError, or tells of a message that it can't read:
+// Its error is a *source.RefusedError, or names a message that it can't read:
 // then going on would lose it. It may be run again when it has returned.
 func (i *Source) Run(ctx context.Context) error {
 	defer i.parker.Flush()

@@ -71,7 +71,7 @@ func kindOf(t reflect.Type) string {
 }
 
 // keysOf are the names of the fields of a struct, those of embedded ones and those of
-// groups among them, as encoding/json tells of an unknown key but not where it is.
+// groups among them, as the error of encoding/json names an unknown key without its place.
 func keysOf(t reflect.Type) (keys []string) {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -124,7 +124,7 @@ type Sink struct {
 	hasDedupeWindow bool
 }
 
-// Source is one configured way in that reads from a broker.
+// Source is one configured source.
 type Source struct {
 	Name   string
 	Type   string

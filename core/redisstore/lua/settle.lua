@@ -5,7 +5,7 @@
 -- nothing is done; a lower one if a failover has taken back the take that this call
 -- is of, and what is in flight goes back.
 --   ARGV[1] token  ARGV[2] dedupe window, ms  ARGV[3] number of the take
---   ARGV[4] 1 if another call tells of more, so that the rest stays in flight; else 0
+--   ARGV[4] 1 if another call has more outcomes, so that the rest stays in flight; else 0
 --   ARGV[5] number of groups
 --   then for each group: how, priority, count, and count times its items:
 --     how 'm' ids to remember as delivered, before the groups that remove them: id
