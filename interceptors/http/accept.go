@@ -35,7 +35,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
 // decodeMessage decodes the JSON of one message, which it spoils; the message
 // points into it.
 func (s *Server) decodeMessage(text []byte) (*core.Message, error) {
-	e := envelope{scanner: scanner{text: text}, allowed: allFields, limits: s.in.Limits()}
+	e := envelope{scanner: newScanner(text), allowed: allFields, limits: s.in.Limits()}
 	if err := e.decode(); err != nil {
 		return nil, err
 	}

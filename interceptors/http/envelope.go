@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // field is a member of a message's JSON, as one bit.
@@ -139,7 +140,7 @@ func (e *envelope) checkPairs() error {
 
 // textBytes reads a string that points into the text.
 func (e *envelope) textBytes(f field) ([]byte, error) {
-	if c := e.peek(); c != '"' && c != 0 {
+	if c := e.peek(); c != '"' && c != jsontext.KindInvalid {
 		return nil, core.Invalidf(f.String(), "must be a string")
 	}
 	return e.str()
@@ -183,7 +184,7 @@ func (e *envelope) body() ([]byte, error) {
 }
 
 func (e *envelope) duration(f field) (time.Duration, error) {
-	if c := e.peek(); c == '-' || '0' <= c && c <= '9' {
+	if e.peek() == '0' {
 		return 0, core.Invalidf(f.String(), `must be a string with a unit, such as "90s", not a number`)
 	}
 	text, err := e.textBytes(f)

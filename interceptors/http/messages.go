@@ -43,7 +43,7 @@ func (s *Server) readWhen(w http.ResponseWriter, r *http.Request) (core.When, er
 	if err := read(w, r, buffer, envelopeBytes); err != nil {
 		return core.When{}, err
 	}
-	e := envelope{scanner: scanner{text: buffer.Bytes()}, allowed: whenFields}
+	e := envelope{scanner: newScanner(buffer.Bytes()), allowed: whenFields}
 	err := e.decode()
 	return core.When{At: e.message.DeliverAt, After: e.message.Delay}, err
 }
