@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,8 +42,7 @@ func explain(err error, into any, of string) error {
 		return invalid // of a type that decodes itself
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := strings.TrimPrefix(wrong.Field, "Config.") // embedded
-		return core.Invalidf(cmp.Or(field, "config"), "must be a %s", kindOf(wrong.Type))
+		return core.Invalidf(cmp.Or(withoutEmbedded(wrong.Field), "config"), "must be a %s", kindOf(wrong.Type))
 	}
 	quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field ")
 	if name, quoteErr := strconv.Unquote(quoted); ok && quoteErr == nil {
@@ -53,6 +53,14 @@ func explain(err error, into any, of string) error {
 		return core.Invalidf(core.Shorten(name, 64), "is not a setting of %s%s", of, hint)
 	}
 	return core.Invalidf("config", "is not a JSON object")
+}
+
+// withoutEmbedded leaves out of a field's path the types of embedded structs: they begin
+// with a capital letter, and keys do not.
+func withoutEmbedded(path string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(path, "."), func(name string) bool {
+		return name != "" && name[0] >= 'A' && name[0] <= 'Z'
+	}), ".")
 }
 
 func kindOf(t reflect.Type) string {

@@ -11,14 +11,20 @@ import (
 
 type part struct {
 	Config
+	Connection
 	Brokers []string `json:"brokers"`
 	Size    *int     `json:"size"`
 	Login   *login   `json:"login"`
 }
 
-// Config is embedded in parts of one kind.
+// Config is embedded in parts of one kind, and Connection in those of one broker.
 type Config struct {
 	Topic string `json:"topic"`
+}
+
+type Connection struct {
+	URL   string `json:"url"`
+	Token *login `json:"token"`
 }
 
 type login struct {
@@ -40,6 +46,9 @@ func TestDecode(t *testing.T) {
 		`{"login": "secret"}`:              "login: must be a group of settings",
 		`{"login": {"remember": 1}}`:       "login.remember: must be a boolean",
 		`{"topic": 1}`:                     "topic: must be a string",
+		`{"url": 1}`:                       "url: must be a string",
+		`{"token": {"password": 1}}`:       "token.password: must be a string",
+		`{"ulr": ""}`:                      `ulr: is not a setting of a part; did you mean "url"?`,
 		`{"brocker": ["a"]}`:               `brocker: is not a setting of a part; did you mean "brokers"?`,
 		`{"login": {"pasword": "secret"}}`: `pasword: is not a setting of a part; did you mean "password"?`,
 		`{"elsewhere": 1}`:                 "elsewhere: is not a setting of a part",
