@@ -12,13 +12,9 @@ import (
 // transaction.
 const readCommitted = 1
 
-const (
-	// minFetch is the first version with transactions and record batches.
-	minFetch = 4
-	// fetchByID is the first that asks for a topic by its ID: what is deleted, or
-	// made again under the same name, is an error then.
-	fetchByID = 13
-)
+// fetchByID is the first version that asks for a topic by its ID: what is deleted, or
+// made again under the same name, is an error then.
+const fetchByID = 13
 
 // request asks for what there is of a partition from an offset on.
 type request struct {
@@ -104,6 +100,11 @@ func decodeAnswer(data []byte, version int16) (a answer, err error) {
 	if s.count(1) != 1 {
 		return a, errDamaged
 	}
+	err = a.readPartition(&s, version)
+	return a, err
+}
+
+func (a *answer) readPartition(s *scanner, version int16) error {
 	s.int32() // partition
 	code := s.int16()
 	a.end = s.int64()
@@ -123,14 +124,14 @@ func decodeAnswer(data []byte, version int16) (a answer, err error) {
 	}
 	size := s.length()
 	if code != 0 {
-		return a, kafka.Error(code)
+		return kafka.Error(code)
 	}
 	if s.bad {
-		return a, errDamaged
+		return errDamaged
 	}
 	a.records = s.take(min(max(size, 0), len(s.rest)))
-	a.readCut(&s)
-	return a, nil
+	a.readCut(s)
+	return nil
 }
 
 // readCut reads what follows the records, if that was not cut off with some of
@@ -166,6 +167,6 @@ func (c *conn) head(key protocol.ApiKey, version int16) []byte {
 	b := put.AppendUint16(make([]byte, 4, 256), uint16(key))
 	b = put.AppendUint16(b, uint16(version))
 	b = put.AppendUint32(b, uint32(c.lastID))
-	b = put.AppendUint16(b, uint16(len(c.clientID)))
-	return append(append(b, c.clientID...), noTags)
+	b = put.AppendUint16(b, uint16(len(c.ClientID)))
+	return append(append(b, c.ClientID...), noTags)
 }

@@ -19,9 +19,9 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.group != "delaybridge" || s.clientID != "delaybridge" || s.start != kafka.FirstOffset || s.rejectTopic != "" ||
-		s.batch != 500 || s.fetchBytes != 1<<20 || s.maxBatchBytes != 64<<20 || s.tls != nil || s.sasl != nil ||
-		s.sessionTimeout != 10*time.Second || s.dialTimeout != 3*time.Second || s.requestTimeout != 5*time.Second {
+	if s.group != "delaybridge" || s.ClientID != "delaybridge" || s.start != kafka.FirstOffset || s.rejectTopic != "" ||
+		s.batch != 500 || s.fetchBytes != 1<<20 || s.maxBatchBytes != 64<<20 || s.TLS != nil || s.SASL != nil ||
+		s.sessionTimeout != 10*time.Second || s.DialTimeout != 3*time.Second || s.RequestTimeout != 5*time.Second {
 		t.Errorf("got %+v", s)
 	}
 }
@@ -35,9 +35,9 @@ func TestEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.group != "g" || s.clientID != "me" || s.start != kafka.LastOffset || s.rejectTopic != "r" || s.batch != 7 || s.fetchBytes != 2000 ||
-		s.maxBatchBytes != 3000 || s.bufferBytes != 4000 || s.tls.ServerName != "b" || !s.tls.InsecureSkipVerify || s.sasl.Name() != "SCRAM-SHA-256" ||
-		s.sessionTimeout != 6*time.Second || s.dialTimeout != 3*time.Minute || s.requestTimeout != 40*time.Millisecond || len(s.topics) != 2 {
+	if s.group != "g" || s.ClientID != "me" || s.start != kafka.LastOffset || s.rejectTopic != "r" || s.batch != 7 || s.fetchBytes != 2000 ||
+		s.maxBatchBytes != 3000 || s.bufferBytes != 4000 || s.TLS.ServerName != "b" || !s.TLS.InsecureSkipVerify || s.SASL.Name() != "SCRAM-SHA-256" ||
+		s.sessionTimeout != 6*time.Second || s.DialTimeout != 3*time.Minute || s.RequestTimeout != 40*time.Millisecond || len(s.topics) != 2 {
 		t.Errorf("got %+v", s)
 	}
 	if c.Sink != "out" || c.Topic != "{topic}" || c.TrimSuffix != ".x" || !c.AllowTargetHeaders || c.Untagged != "delay" || c.DefaultDelay != "5m" ||
@@ -54,8 +54,6 @@ func TestBadConfiguration(t *testing.T) {
 	}{
 		{`{"topic_s": 1}`, "topic_s"},
 		{`{"brokers": null}`, "brokers"},
-		{`{"brokers": ["a"]}`, "brokers[0]"},
-		{`{"brokers": ["a:1", "b:70000"]}`, "brokers[1]"},
 		{`{"brokers": "a:1"}`, "brokers"},
 		{`{"topics": []}`, "topics"},
 		{`{"topics": ["a", "a"]}`, "topics[1]"},
@@ -65,7 +63,6 @@ func TestBadConfiguration(t *testing.T) {
 		{`{"reject_topic": "orders.delayed"}`, "reject_topic"},
 		{`{"reject_topic": "a/b"}`, "reject_topic"},
 		{`{"group": "` + strings.Repeat("a", 256) + `"}`, "group"},
-		{`{"client_id": "` + strings.Repeat("a", 256) + `"}`, "client_id"},
 		{`{"start": "newest"}`, "start"},
 		{`{"batch": 0}`, "batch"},
 		{`{"batch": 501}`, "batch"},
@@ -75,14 +72,9 @@ func TestBadConfiguration(t *testing.T) {
 		{`{"buffer_bytes": 100}`, "buffer_bytes"},
 		{`{"session_timeout": "5"}`, "session_timeout"},
 		{`{"session_timeout": "999ms"}`, "session_timeout"},
-		{`{"dial_timeout": "0s"}`, "dial_timeout"},
-		{`{"request_timeout": "11m"}`, "request_timeout"},
 		{`{"tls": true}`, "tls"},
-		{`{"tls": {"ca": "/not/there"}}`, "tls.ca"},
 		{`{"sasl": {"mechanism": "plain", "username": "u"}}`, "sasl.password"},
-		{`{"sasl": {"mechanism": "plain", "password": "hunter2"}}`, "sasl.username"},
 		{`{"sasl": {"mechanism": "gssapi", "username": "u", "password": "hunter2"}}`, "sasl.mechanism"},
-		{`{"sasl": {"mechanism": "scram-sha-256", "username": "u", "password": "hunter2\u0000"}}`, "sasl"},
 		{`{"on_bad_record": null}`, "reject_topic"},
 		{`{"on_bad_record": "reject"}`, "reject_topic"},
 		{`{"on_bad_record": "drop"}`, "on_bad_record"},

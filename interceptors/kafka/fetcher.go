@@ -75,6 +75,9 @@ func (f *fetcher) run(ctx context.Context, pages chan<- *page, turns chan struct
 
 // step does what is next at offset and returns the offset after it.
 func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- *page, turns chan struct{}) (int64, error) {
+	if f.conn != nil && f.conn.Expired() {
+		f.hangUp()
+	}
 	if f.conn == nil {
 		next, err := f.connect(ctx, offset)
 		if err != nil {
@@ -125,7 +128,7 @@ func (f *fetcher) fetch(ctx context.Context, offset int64, pg *page) (next int64
 	ask := &request{topic: f.topic, id: f.of, partition: f.number, offset: offset, epoch: f.epoch, most: f.settings.fetchBytes}
 	most := f.settings.maxBatchBytes + answerHead
 	pg.topicID, pg.offset, pg.epoch = f.of, offset, f.epoch
-	err = f.conn.within(ctx, maxWait+f.settings.requestTimeout, func() error {
+	err = f.conn.within(ctx, maxWait+f.settings.RequestTimeout, func() error {
 		data, version, err := f.conn.fetch(ask, most, func(n int) ([]byte, error) { return pg.room(ctx, n, f.fetched) })
 		if err == nil {
 			pg.answer, err = decodeAnswer(data, version)
@@ -248,7 +251,7 @@ func (f *fetcher) connect(ctx context.Context, offset int64) (int64, error) {
 		return offset, err
 	}
 	var id topicID
-	err = f.conn.within(ctx, f.settings.requestTimeout, func() (err error) {
+	err = f.conn.within(ctx, f.settings.RequestTimeout, func() (err error) {
 		id, err = f.conn.askForID(f.topic)
 		return err
 	})
@@ -288,7 +291,7 @@ func (f *fetcher) leader(ctx context.Context) (address string, err error) {
 
 func (f *fetcher) hangUp() {
 	if f.conn != nil {
-		f.conn.close()
+		f.conn.Raw.Close()
 		f.conn = nil
 	}
 }

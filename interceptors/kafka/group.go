@@ -26,7 +26,7 @@ type member struct {
 }
 
 func newMember(i *Source, client *kafka.Client, dial dialFunc) *member {
-	return &member{Source: i, client: client, dial: dial, brokers: slices.Clone(i.settings.brokers), found: make(topicCounts),
+	return &member{Source: i, client: client, dial: dial, brokers: slices.Clone(i.settings.Seeds), found: make(topicCounts),
 		joining: source.Troubles{Of: i.parker, Log: i.log.With("source", i.name, "group", i.settings.group)}}
 }
 

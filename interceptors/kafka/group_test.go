@@ -13,6 +13,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl/plain"
+
+	kafkaconn "github.com/delaybridge/delaybridge/internal/brokers/kafka"
 )
 
 // silent is the address of a broker that takes connections and never answers. It
@@ -57,8 +59,9 @@ func TestSilentSeed(t *testing.T) {
 // TestSilentLogin: a broker that never answers to a login is given up, too.
 func TestSilentLogin(t *testing.T) {
 	t.Parallel()
-	s := settings{dial: (&net.Dialer{}).DialContext, dialTimeout: 100 * time.Millisecond, sasl: plain.Mechanism{Username: "u", Password: "p"}}
-	dial, release := s.mortal(t.Context())
+	s := settings{Dialer: kafkaconn.Dialer{DialContext: (&net.Dialer{}).DialContext, DialTimeout: 100 * time.Millisecond,
+		SASL: plain.Mechanism{Username: "u", Password: "p"}}}
+	dial, release := s.groupDial(t.Context())
 	defer release()
 	i := &Source{settings: s}
 	address, _ := silent(t)
@@ -83,13 +86,13 @@ func TestClosedIsForgotten(t *testing.T) {
 	t.Parallel()
 	type one struct{ net.Conn }
 	var made weak.Pointer[one]
-	s := settings{dial: func(context.Context, string, string) (net.Conn, error) {
+	s := settings{Dialer: kafkaconn.Dialer{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		near, _ := net.Pipe()
 		conn := &one{near}
 		made = weak.Make(conn)
 		return conn, nil
-	}}
-	dial, release := s.mortal(t.Context())
+	}}}
+	dial, release := s.groupDial(t.Context())
 	defer release()
 	conn, err := dial(t.Context(), "tcp", "anywhere")
 	if err != nil {

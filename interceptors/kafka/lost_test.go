@@ -250,7 +250,7 @@ func TestOlderBroker(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
 	made := r.source([]string{topic}, nil)
-	made.settings.dial = dialOlder
+	made.settings.DialContext = dialOlder
 	src := r.run(made)
 	r.fill(topic, 1, 0, 100)
 	r.store.await(t, 100)
@@ -262,7 +262,7 @@ func TestOlderBroker(t *testing.T) {
 	r.remake(topic, 1)
 	r.fill(topic, 1, 0, 50)
 	again := r.source([]string{topic}, nil)
-	again.settings.dial = dialOlder
+	again.settings.DialContext = dialOlder
 	r.run(again)
 	waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 50 })
 	wantTwice(t, r, 50, 100)

@@ -115,7 +115,7 @@ func (s *session) committed(ctx context.Context) (positions, error) {
 
 // ask sends a request to the coordinator of the group.
 func (s *session) ask(ctx context.Context, request kafka.Request) (kafka.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.settings.requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.settings.RequestTimeout)
 	defer cancel()
 	return s.client.Transport.RoundTrip(ctx, s.client.Addr, request)
 }

@@ -84,7 +84,7 @@ const commitPause = 50 * time.Millisecond
 // the topics was not there.
 func (s *session) commit(ctx context.Context) error {
 	trouble := source.Troubles{Of: s.parker, Log: s.log.With("source", s.name)}
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -108,12 +108,9 @@ func (s *session) commit(ctx context.Context) error {
 		default:
 			trouble.Over()
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
+		wait(ctx, pause)
 	}
+	return nil
 }
 
 // commitLast commits what is left at the end. If that fails, those records are

@@ -51,7 +51,7 @@ func TestReportTellsOfGroup(t *testing.T) {
 				broker, broken := new(refusing), errors.New("broken")
 				broker.err.Store(&broken)
 				i := &Source{name: "src", parker: &source.Parker{Name: "src"}, log: slog.New(slog.DiscardHandler)}
-				i.settings.topics, i.settings.requestTimeout = []string{"t"}, time.Second
+				i.settings.topics, i.settings.RequestTimeout = []string{"t"}, time.Second
 				m := newMember(i, &kafka.Client{Addr: kafka.TCP("a:1"), Transport: broker}, nil)
 				generation := &kafka.Generation{GroupID: "g", Assignments: map[string][]kafka.PartitionAssignment{"t": {{ID: 0}}}}
 				ctx, cancel := context.WithCancel(t.Context())

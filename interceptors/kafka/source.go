@@ -74,9 +74,9 @@ func (i *Source) Run(ctx context.Context) error {
 	defer i.parker.Flush()
 	transport := i.transport()
 	defer transport.CloseIdleConnections()
-	dial, release := i.settings.mortal(ctx)
+	dial, release := i.settings.groupDial(ctx)
 	defer release()
-	client := &kafka.Client{Addr: kafka.TCP(i.settings.brokers...), Transport: transport, Timeout: i.settings.requestTimeout}
+	client := &kafka.Client{Addr: kafka.TCP(i.settings.Seeds...), Transport: transport, Timeout: i.settings.RequestTimeout}
 	return newMember(i, client, dial).run(ctx)
 }
 
@@ -86,8 +86,8 @@ func (i *Source) transport() *kafka.Transport {
 	if s.rejectTopic != "" {
 		topics = append(topics, s.rejectTopic)
 	}
-	return &kafka.Transport{Dial: s.dial, DialTimeout: s.dialTimeout, IdleTimeout: idleTimeout, MetadataTTL: metadataTTL,
-		MetadataTopics: topics, ClientID: s.clientID, TLS: s.tls, SASL: s.sasl}
+	return &kafka.Transport{Dial: s.DialContext, DialTimeout: s.DialTimeout, IdleTimeout: idleTimeout, MetadataTTL: metadataTTL,
+		MetadataTopics: topics, ClientID: s.ClientID, TLS: s.TLS, SASL: s.SASL}
 }
 
 func (i *Source) groupConfig(dial dialFunc, brokers, topics []string, balancers []kafka.GroupBalancer) kafka.ConsumerGroupConfig {
@@ -97,9 +97,9 @@ func (i *Source) groupConfig(dial dialFunc, brokers, topics []string, balancers 
 	})
 	return kafka.ConsumerGroupConfig{
 		ID: s.group, Brokers: brokers, Topics: topics, GroupBalancers: balancers, StartOffset: s.start,
-		Dialer:         &kafka.Dialer{ClientID: s.clientID, DialFunc: dial, Timeout: s.dialTimeout, TLS: s.tls, SASLMechanism: s.sasl},
+		Dialer:         &kafka.Dialer{ClientID: s.ClientID, DialFunc: dial, Timeout: s.DialTimeout, TLS: s.TLS, SASLMechanism: s.SASL},
 		SessionTimeout: s.sessionTimeout, HeartbeatInterval: s.sessionTimeout / 5, RebalanceTimeout: rebalanceTimeout,
-		JoinGroupBackoff: joinBackoff, Timeout: s.requestTimeout, ErrorLogger: quiet,
+		JoinGroupBackoff: joinBackoff, Timeout: s.RequestTimeout, ErrorLogger: quiet,
 	}
 }
 

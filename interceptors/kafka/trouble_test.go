@@ -96,7 +96,7 @@ func TestKilled(t *testing.T) {
 	topic := r.topic(".delayed", 2)
 	victim := r.source([]string{topic}, hasty(nil))
 	var net cable
-	victim.settings.dial = net.dial
+	victim.settings.DialContext = net.dial
 	dying := r.run(victim)
 	waitFor(t, "it has partitions", func() bool { return assigned(dying) == 2 })
 	r.store.mu.Lock()

@@ -57,7 +57,7 @@ func (b *broker) ask(ctx context.Context, topics []string) (*metadata.Response, 
 			}
 			b.control = made
 		}
-		answer, err := b.control.roundTrip(ctx, &metadata.Request{TopicNames: topics}, b.requestTimeout)
+		answer, err := b.control.roundTrip(ctx, &metadata.Request{TopicNames: topics}, b.RequestTimeout)
 		if err == nil {
 			b.answered.Store(true)
 			return answer.(*metadata.Response), nil

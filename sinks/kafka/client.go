@@ -71,7 +71,7 @@ func (c *client) attempt(address string) (a *attempt, ours bool) {
 }
 
 // questionTimeout bounds how long a question about topics is under way.
-func (c *client) questionTimeout() time.Duration { return c.dialTimeout + c.requestTimeout }
+func (c *client) questionTimeout() time.Duration { return c.DialTimeout + c.RequestTimeout }
 
 // conclude tells those who wait, and for a moment those who come, how a ended.
 func (c *client) conclude(address string, a *attempt, well bool, err error) {

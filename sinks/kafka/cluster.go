@@ -65,7 +65,7 @@ const (
 
 func newCluster(c *client) *cluster {
 	k := &cluster{client: c, seed: maphash.MakeSeed(), brokers: map[string]*broker{}, topics: map[string]*topic{}, used: map[string]time.Time{}}
-	for _, address := range c.seeds {
+	for _, address := range c.Seeds {
 		k.brokers[address] = newBroker(c, address)
 	}
 	return k
@@ -247,8 +247,8 @@ func (k *cluster) learn(names []string, answer *metadata.Response) {
 		k.topics[name] = &topic{code: int16(kafka.UnknownTopicOrPartition), at: now}
 	}
 	addresses := make(map[int32]string, len(answer.Brokers))
-	current := make(map[string]*broker, len(answer.Brokers)+len(k.seeds))
-	for _, address := range k.seeds {
+	current := make(map[string]*broker, len(answer.Brokers)+len(k.Seeds))
+	for _, address := range k.Seeds {
 		current[address] = k.brokers[address]
 	}
 	for _, b := range answer.Brokers {

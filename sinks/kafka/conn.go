@@ -5,23 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
+
+	kafkaconn "github.com/delaybridge/delaybridge/internal/brokers/kafka"
 )
 
 // conn is one connection to a broker, ready for requests: one at a time, by one
 // goroutine. A goroutine of its own reads all the time, so that an end of the
 // connection is noticed at once and not at the next request.
 type conn struct {
-	clientID string
-	raw      net.Conn       // the socket, closed without ado
-	stream   *protocol.Conn // over TLS where that is on
-	versions map[protocol.ApiKey]int16
-	expires  time.Time // of the login; zero is never
+	*kafkaconn.Conn
 	idleTime time.Duration
 
 	lastID  int32
@@ -55,9 +52,13 @@ var (
 	errNoAnswer = errors.New("broker did not answer in time")
 )
 
+func newConn(c *kafkaconn.Conn, idleTime time.Duration) *conn {
+	return &conn{Conn: c, idleTime: idleTime, awaited: make(chan exchange, 1), dead: make(chan struct{})}
+}
+
 // usable tells whether a request may be tried on c.
 func (c *conn) usable() bool {
-	if c == nil || c.closed.Load() || !c.expires.IsZero() && time.Now().After(c.expires) {
+	if c == nil || c.closed.Load() || c.Expired() {
 		return false
 	}
 	select {
@@ -86,13 +87,13 @@ func (c *conn) roundTrip(ctx context.Context, request protocol.Message, timeout 
 
 func (c *conn) exchange(ctx context.Context, request protocol.Message) (protocol.Message, error) {
 	c.lastID++
-	x := exchange{id: c.lastID, key: request.ApiKey(), version: c.versions[request.ApiKey()], answer: make(chan protocol.Message, 1)}
+	x := exchange{id: c.lastID, key: request.ApiKey(), version: c.Versions[request.ApiKey()], answer: make(chan protocol.Message, 1)}
 	select {
 	case c.awaited <- x:
 	case <-c.dead:
 		return nil, &unsentError{c.err}
 	}
-	if err := c.write(ctx, x, request); err != nil {
+	if err := c.write(ctx, x.id, request); err != nil {
 		return nil, &unsentError{err}
 	}
 	select {
@@ -111,17 +112,14 @@ func (c *conn) exchange(ctx context.Context, request protocol.Message) (protocol
 }
 
 // write returns nil when the whole request has been handed to the system.
-func (c *conn) write(ctx context.Context, x exchange, request protocol.Message) error {
+func (c *conn) write(ctx context.Context, id int32, request protocol.Message) error {
 	if deadline, ok := ctx.Deadline(); ok {
-		if err := c.raw.SetWriteDeadline(deadline); err != nil {
+		if err := c.Raw.SetWriteDeadline(deadline); err != nil {
 			return err
 		}
 	}
-	if prepared, ok := request.(protocol.PreparedMessage); ok {
-		prepared.Prepare(x.version)
-	}
 	stop := context.AfterFunc(ctx, c.close)
-	err := protocol.WriteRequest(c.stream, x.version, x.id, c.clientID, request)
+	err := c.Send(request, id)
 	if !stop() && err != nil {
 		return context.Cause(ctx)
 	}
@@ -138,7 +136,7 @@ func (c *conn) read() {
 }
 
 func (c *conn) readOne() error {
-	if _, err := c.stream.Peek(1); err != nil {
+	if _, err := c.Stream.Peek(1); err != nil {
 		return err
 	}
 	var x exchange
@@ -147,7 +145,7 @@ func (c *conn) readOne() error {
 	default:
 		return errUnasked
 	}
-	id, answer, err := protocol.ReadResponse(c.stream, x.key, x.version)
+	id, answer, err := protocol.ReadResponse(c.Stream, x.key, x.version)
 	switch {
 	case err != nil:
 		return err
@@ -164,7 +162,7 @@ func (c *conn) close() {
 		c.closed.Store(true)
 		c.idle.Stop()
 		c.release()
-		c.raw.Close()
+		c.Raw.Close()
 	})
 }
 

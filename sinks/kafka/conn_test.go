@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go/protocol"
+
+	kafkaconn "github.com/delaybridge/delaybridge/internal/brokers/kafka"
 )
 
 // TestConnectedAsTheSinkEnds: a connection that is ready just when the sink ends
@@ -13,9 +15,9 @@ import (
 // is part of the test.
 func TestConnectedAsTheSinkEnds(t *testing.T) {
 	for range 200 {
-		c := newClient(settings{idleTimeout: 1})
+		c := newClient(settings{})
 		ours, theirs := net.Pipe()
-		made := &conn{raw: ours, stream: protocol.NewConn(ours, ""), awaited: make(chan exchange, 1), dead: make(chan struct{})}
+		made := newConn(&kafkaconn.Conn{Raw: ours, Stream: protocol.NewConn(ours, "")}, 1)
 		var ending sync.WaitGroup
 		ending.Go(func() {
 			if err := c.close(); err != nil {

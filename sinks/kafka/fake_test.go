@@ -53,7 +53,7 @@ func openTest(t testing.TB, addrs []string, more map[string]any, dial func(conte
 		t.Fatal(err)
 	}
 	if dial != nil {
-		s.dial = dial
+		s.DialContext = dial
 	}
 	return newSink(s)
 }

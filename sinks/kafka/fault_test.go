@@ -300,7 +300,7 @@ func TestConnectionEndsWhileIdle(t *testing.T) {
 			}
 			for n := range sink.cluster.brokers[fakeAddress(1)].lanes {
 				if c := sink.cluster.brokers[fakeAddress(1)].lanes[n].conn; c != nil {
-					c.raw.Close()
+					c.Raw.Close()
 				}
 			}
 			synctest.Wait()
@@ -343,7 +343,7 @@ func TestContextEnds(t *testing.T) {
 func TestSlowBrokerIsPassedBy(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fakeCluster, sink *Sink) {
 		f.leaders["t"] = []int{2}
-		sink.client.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		sink.client.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if address == fakeAddress(1) {
 				<-ctx.Done()
 				return nil, ctx.Err()

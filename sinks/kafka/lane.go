@@ -130,7 +130,7 @@ func (l *lane) exchange(r *request) (*produce.Response, answer) {
 			}
 			l.conn = made
 		}
-		timeout := l.broker.requestTimeout
+		timeout := l.broker.RequestTimeout
 		acks := time.Duration(ackShare * float64(timeout))
 		answer, err := l.conn.roundTrip(l.broker.ctx, r.encode(l.broker.compression, acks), timeout)
 		if err == nil {

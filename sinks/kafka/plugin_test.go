@@ -36,7 +36,7 @@ func asPlugin() plugin.Definition {
 			if err != nil {
 				return nil, err
 			}
-			s.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			s.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, d.Through[address])
 			}
 			return newSink(s), nil

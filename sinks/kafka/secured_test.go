@@ -8,10 +8,9 @@ import (
 	"crypto/sha512"
 	"errors"
 	"hash"
-	"net"
+	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -28,36 +27,22 @@ const (
 )
 
 // startSecured starts a Kafka whose second listener, at the returned address,
-// wants TLS and a login. A single node has no other use for that listener.
+// wants TLS and a login. There are permissions, too.
 func startSecured(t *testing.T, version string) (c *testCluster, addr, ca string) {
 	t.Helper()
-	certificate, key := makeCertificate(t)
-	ca = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	oneLine := func(pem []byte) string { return strings.ReplaceAll(strings.TrimSpace(string(pem)), "\n", "\\n") }
-	jaas := "listener.name.broker."
-	c = startCluster(t, servers.KafkaOptions{Version: version, Config: map[string]string{
-		"inter.broker.listener.name":                "CLIENT",
-		"listener.security.protocol.map":            "CLIENT:PLAINTEXT,BROKER:SASL_SSL,CONTROLLER:PLAINTEXT",
-		"sasl.enabled.mechanisms":                   "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-		jaas + "plain.sasl.jaas.config":             `org.apache.kafka.common.security.plain.PlainLoginModule required user_` + testUser + `="` + testPassword + `";`,
-		jaas + "scram-sha-256.sasl.jaas.config":     `org.apache.kafka.common.security.scram.ScramLoginModule required;`,
-		jaas + "scram-sha-512.sasl.jaas.config":     `org.apache.kafka.common.security.scram.ScramLoginModule required;`,
-		jaas + "ssl.keystore.type":                  "PEM",
-		jaas + "ssl.keystore.certificate.chain":     oneLine(certificate),
-		jaas + "ssl.keystore.key":                   oneLine(key),
-		"authorizer.class.name":                     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-		"super.users":                               "User:ANONYMOUS",
-		"allow.everyone.if.no.acl.found":            "true",
-		"connection.failed.authentication.delay.ms": "10",
-		"connections.max.reauth.ms":                 "2000", // so that logins expire during the tests
-	}})
+	properties, ca := servers.KafkaSecured(t, testUser, testPassword)
+	maps.Copy(properties, map[string]string{
+		"sasl.enabled.mechanisms":                             "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+		"listener.name.broker.scram-sha-256.sasl.jaas.config": `org.apache.kafka.common.security.scram.ScramLoginModule required;`,
+		"listener.name.broker.scram-sha-512.sasl.jaas.config": `org.apache.kafka.common.security.scram.ScramLoginModule required;`,
+		"authorizer.class.name":                               "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"super.users":                                         "User:ANONYMOUS",
+		"allow.everyone.if.no.acl.found":                      "true",
+		"connection.failed.authentication.delay.ms":           "10",
+	})
+	c = startCluster(t, servers.KafkaOptions{Version: version, Config: properties})
 	c.addUser(t)
-	host, port, _ := net.SplitHostPort(c.Addrs()[0])
-	number, _ := strconv.Atoi(port)
-	return c, net.JoinHostPort(host, strconv.Itoa(number+1)), ca
+	return c, c.SecuredAddr(), ca
 }
 
 func (c *testCluster) addUser(t *testing.T) {
@@ -127,7 +112,10 @@ func testLogin(t *testing.T, c *testCluster, addr, ca, mechanism string) {
 // until somebody changes the configuration.
 func testRefusedConnections(t *testing.T, c *testCluster, addr, ca string) {
 	otherCA := filepath.Join(t.TempDir(), "other.pem")
-	certificate, _ := makeCertificate(t)
+	certificate, _, err := servers.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(otherCA, certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}

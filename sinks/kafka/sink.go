@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	kafkaconn "github.com/delaybridge/delaybridge/internal/brokers/kafka"
 )
 
 // Sink delivers to one Kafka cluster. See the package documentation.
@@ -62,8 +63,11 @@ func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
 }
 
 func (s *Sink) check(m *core.Message) error {
-	if err := checkTopic(m.Topic); err != nil {
+	if err := kafkaconn.CheckTopic("topic", m.Topic); err != nil {
 		return err
+	}
+	if strings.HasPrefix(m.Topic, "__") {
+		return core.Invalidf("topic", "begins with two underscores, as Kafka's own topics do")
 	}
 	for name, value := range m.Options {
 		switch {
@@ -79,23 +83,6 @@ func (s *Sink) check(m *core.Message) error {
 	if size := acceptedSize(m); size > s.client.maxBatchBytes {
 		return &core.InvalidError{Field: "body", TooLarge: true,
 			Reason: "makes the message, with key and headers, larger than " + strconv.Itoa(s.client.maxBatchBytes) + " bytes"}
-	}
-	return nil
-}
-
-const (
-	maxTopicLen = 249
-	topicChars  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-)
-
-func checkTopic(topic string) error {
-	switch {
-	case topic == "" || len(topic) > maxTopicLen:
-		return core.Invalidf("topic", "must have 1 to %d characters for a Kafka sink", maxTopicLen)
-	case strings.Trim(topic, topicChars) != "" || topic == "." || topic == "..":
-		return core.Invalidf("topic", "may hold A-Z a-z 0-9 . _ - only for a Kafka sink")
-	case strings.HasPrefix(topic, "__"):
-		return core.Invalidf("topic", "begins with two underscores, as Kafka's own topics do")
 	}
 	return nil
 }

@@ -1,0 +1,44 @@
+//go:build unix
+
+package servers
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// KafkaSecured returns properties of a Kafka of one node whose second listener, at
+// SecuredAddr, wants TLS and a login, here by SASL PLAIN. A login ends after two
+// seconds. The file ca has the listener's certificate.
+func KafkaSecured(t TB, user, password string) (properties map[string]string, ca string) {
+	t.Helper()
+	certificate, key, err := Certificate()
+	if err != nil {
+		t.Fatalf("make a certificate: %v", err)
+	}
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, certificate, 0o600); err != nil {
+		t.Fatalf("write a certificate: %v", err)
+	}
+	oneLine := func(pem []byte) string { return strings.ReplaceAll(strings.TrimSpace(string(pem)), "\n", "\\n") }
+	listener := "listener.name.broker." // a single node has no other use for it
+	return map[string]string{
+		"inter.broker.listener.name":     "CLIENT",
+		"listener.security.protocol.map": "CLIENT:PLAINTEXT,BROKER:SASL_SSL,CONTROLLER:PLAINTEXT",
+		"sasl.enabled.mechanisms":        "PLAIN",
+		listener + "plain.sasl.jaas.config": `org.apache.kafka.common.security.plain.PlainLoginModule required user_` +
+			user + `="` + password + `";`,
+		listener + "ssl.keystore.type":              "PEM",
+		listener + "ssl.keystore.certificate.chain": oneLine(certificate),
+		listener + "ssl.keystore.key":               oneLine(key),
+		"connections.max.reauth.ms":                 "2000",
+	}, ca
+}
+
+// SecuredAddr is the host:port of the listener that KafkaSecured is about.
+func (c *KafkaCluster) SecuredAddr() string {
+	port, _ := strconv.Atoi(portOf(c.addrs[0]))
+	return loopback(port + 1)
+}
