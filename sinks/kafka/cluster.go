@@ -33,6 +33,7 @@ type cluster struct {
 type topic struct {
 	code       int16 // 0, or why it can't be used
 	partitions []partition
+	numbers    []int // of partitions
 	at         time.Time
 }
 
@@ -265,7 +266,11 @@ func (k *cluster) learn(names []string, answer *metadata.Response) {
 }
 
 func newTopic(answer metadata.ResponseTopic, addresses map[int32]string, now time.Time) *topic {
-	t := &topic{code: answer.ErrorCode, partitions: make([]partition, len(answer.Partitions)), at: now}
+	count := len(answer.Partitions)
+	t := &topic{code: answer.ErrorCode, partitions: make([]partition, count), numbers: make([]int, count), at: now}
+	for n := range t.numbers {
+		t.numbers[n] = n
+	}
 	for _, p := range answer.Partitions {
 		if p.PartitionIndex >= 0 && int(p.PartitionIndex) < len(t.partitions) {
 			t.partitions[p.PartitionIndex] = partition{leader: addresses[p.LeaderID], code: p.ErrorCode}

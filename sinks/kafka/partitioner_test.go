@@ -11,6 +11,10 @@ import (
 
 // TestMurmur2 has the vectors of Kafka's own tests of its Java client.
 func TestMurmur2(t *testing.T) {
+	numbers := make([]int, 100_003)
+	for n := range numbers {
+		numbers[n] = n
+	}
 	for key, want := range map[string]int32{
 		"21":                         -973932308,
 		"foobar":                     -790332482,
@@ -19,11 +23,10 @@ func TestMurmur2(t *testing.T) {
 		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
 		"abc": 479470107,
 	} {
-		if got := int32(murmur2([]byte(key))); got != want {
-			t.Errorf("murmur2(%q) = %d, want %d", key, got, want)
-		}
-		if got, want := keyed([]byte(key), 7), (want&0x7fffffff)%7; got != want {
-			t.Errorf("keyed(%q, 7) = %d, want %d", key, got, want)
+		for _, n := range []int{1, 7, 1 << 16, 100_003} { // the latter two tell nearly all bits
+			if got, want := keyed([]byte(key), numbers[:n]), (want&0x7fffffff)%int32(n); got != want {
+				t.Errorf("keyed(%q) of %d partitions = %d, want %d", key, n, got, want)
+			}
 		}
 	}
 }
@@ -56,7 +59,7 @@ func TestPartitions(t *testing.T) {
 		f.leaders["t"] = []int{1, 1, 2, 1}
 		time.Sleep(2 * time.Second)
 		for range 2 {
-			if got, want := where(&core.Message{Key: []byte{}}), int(keyed([]byte{}, 4)); got != want {
+			if got, want := where(&core.Message{Key: []byte{}}), int(keyed([]byte{}, []int{0, 1, 2, 3})); got != want {
 				t.Errorf("empty key: partition %d, want %d", got, want)
 			}
 			if got := where(&core.Message{Key: []byte("any"), Options: map[string]string{"partition": "3"}}); got != 3 {

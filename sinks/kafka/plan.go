@@ -108,7 +108,7 @@ func (p *plan) choose(m *core.Message, t *topic, keyless map[string]int32) (int3
 		return int32(number), nil
 	}
 	if m.Key != nil {
-		return keyed(m.Key, len(t.partitions)), nil
+		return keyed(m.Key, t.numbers), nil
 	}
 	number, ok := keyless[m.Topic]
 	if !ok {
