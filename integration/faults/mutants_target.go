@@ -8,7 +8,7 @@ func targetMutants() []*mutant {
 		{name: "too few replicas counts as delivered", file: "sinks/kafka/result.go", rows: []int{24},
 			from: "	if code == 0 {\n		return confirmed()\n", to: "	if code == 0 || kafka.Error(code) == kafka.NotEnoughReplicas {\n		return confirmed()\n"},
 		{name: "too large is tried again", file: "sinks/kafka/result.go", rows: []int{25},
-			from: "	kafka.MessageSizeTooLarge:         {class: core.Permanent},\n", to: "	kafka.MessageSizeTooLarge:         {class: core.Retry},\n"},
+			from: "	case kafka.MessageSizeTooLarge, ", to: "	case kafka.MessageSizeTooLarge:\n		return answer{class: core.Retry}\n	case "},
 		{name: "returned counts as delivered", file: "sinks/amqp/publisher.go", rows: []int{26},
 			from: "	p.applyReturns(messages, l.results)\n", to: ""},
 		{name: "negative confirm counts as delivered", file: "sinks/amqp/publisher.go", rows: []int{26},

@@ -91,7 +91,7 @@ func (c *client) begin(made *conn) bool {
 // connectClass tells a broker that is unreachable from one that will not have us.
 func connectClass(err error) core.Class {
 	var code kafka.Error
-	if errors.As(err, &code) && codes[code].class == core.Blocked {
+	if errors.As(err, &code) && meaning(code).class == core.Blocked {
 		return core.Blocked
 	}
 	if errors.Is(err, kafkaconn.ErrTooOld) || isTLSRefusal(err) {

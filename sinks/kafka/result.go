@@ -43,55 +43,31 @@ func topicTrouble(err error) answer {
 // classified is the error for the engine; nil if the message is confirmed.
 func (v answer) classified() error { return core.Classify(v.class, v.err) }
 
-// codes says what a broker's answer means for the records of one partition. A
-// code that is not in it has an unknown outcome.
-var codes = map[kafka.Error]answer{
+// meaning says what a broker's answer means for the records of one partition.
+func meaning(code kafka.Error) answer {
+	switch code {
 	// Not stored, as the partition has moved or is moving. No message is to
 	// blame, however long it lasts.
-	kafka.UnknownTopicOrPartition: {class: core.TopicBlocked, reroute: true},
-	kafka.LeaderNotAvailable:      {class: core.TopicBlocked, reroute: true},
-	kafka.NotLeaderForPartition:   {class: core.TopicBlocked, reroute: true},
-	kafka.BrokerNotAvailable:      {class: core.TopicBlocked, reroute: true},
-	kafka.ReplicaNotAvailable:     {class: core.TopicBlocked, reroute: true},
-	kafka.ListenerNotFound:        {class: core.TopicBlocked, reroute: true},
-	kafka.FencedLeaderEpoch:       {class: core.TopicBlocked, reroute: true},
-	kafka.UnknownLeaderEpoch:      {class: core.TopicBlocked, reroute: true},
-	kafka.KafkaStorageError:       {class: core.TopicBlocked, reroute: true},
-	kafka.OffsetNotAvailable:      {class: core.TopicBlocked, reroute: true},
-	kafka.UnknownTopicID:          {class: core.TopicBlocked, reroute: true},
-	kafka.InconsistentTopicID:     {class: core.TopicBlocked, reroute: true},
+	case kafka.UnknownTopicOrPartition, kafka.LeaderNotAvailable, kafka.NotLeaderForPartition, kafka.BrokerNotAvailable,
+		kafka.ReplicaNotAvailable, kafka.ListenerNotFound, kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch,
+		kafka.KafkaStorageError, kafka.OffsetNotAvailable, kafka.UnknownTopicID, kafka.InconsistentTopicID:
+		return answer{class: core.TopicBlocked, reroute: true}
 	// Not stored, and asking for leaders again does not help.
-	kafka.NotEnoughReplicas:            {class: core.TopicBlocked},
-	kafka.TopicAuthorizationFailed:     {class: core.TopicBlocked},
-	kafka.ThrottlingQuotaExceeded:      {class: core.Retry, sinkWide: true},
-	kafka.GroupLoadInProgress:          {class: core.Retry, sinkWide: true},
-	kafka.GroupCoordinatorNotAvailable: {class: core.Retry, sinkWide: true},
-	kafka.NotCoordinatorForGroup:       {class: core.Retry, sinkWide: true},
-	// Stored or not.
-	kafka.Unknown:                      {class: core.Unknown},
-	kafka.InvalidMessage:               {class: core.Unknown},
-	kafka.RequestTimedOut:              {class: core.Unknown},
-	kafka.NetworkException:             {class: core.Unknown},
-	kafka.NotEnoughReplicasAfterAppend: {class: core.Unknown},
+	case kafka.NotEnoughReplicas, kafka.TopicAuthorizationFailed:
+		return answer{class: core.TopicBlocked}
+	case kafka.ThrottlingQuotaExceeded, kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup:
+		return answer{class: core.Retry, sinkWide: true}
 	// Refused because of a record. It need not be this one: see lane.answered.
-	kafka.InvalidMessageSize:          {class: core.Permanent},
-	kafka.MessageSizeTooLarge:         {class: core.Permanent},
-	kafka.InvalidTopic:                {class: core.Permanent},
-	kafka.RecordListTooLarge:          {class: core.Permanent},
-	kafka.InvalidTimestamp:            {class: core.Permanent},
-	kafka.InvalidRequest:              {class: core.Permanent},
-	kafka.UnsupportedForMessageFormat: {class: core.Permanent},
-	kafka.PolicyViolation:             {class: core.Permanent},
-	kafka.InvalidRecord:               {class: core.Permanent},
+	case kafka.MessageSizeTooLarge, kafka.InvalidMessageSize, kafka.RecordListTooLarge, kafka.InvalidTopic, kafka.InvalidTimestamp,
+		kafka.InvalidRequest, kafka.InvalidRecord, kafka.UnsupportedForMessageFormat, kafka.PolicyViolation:
+		return answer{class: core.Permanent}
 	// Everything is refused until somebody acts.
-	kafka.InvalidRequiredAcks:        {class: core.Blocked, sinkWide: true},
-	kafka.ClusterAuthorizationFailed: {class: core.Blocked, sinkWide: true},
-	kafka.UnsupportedSASLMechanism:   {class: core.Blocked, sinkWide: true},
-	kafka.IllegalSASLState:           {class: core.Blocked, sinkWide: true},
-	kafka.UnsupportedVersion:         {class: core.Blocked, sinkWide: true},
-	kafka.SecurityDisabled:           {class: core.Blocked, sinkWide: true},
-	kafka.SASLAuthenticationFailed:   {class: core.Blocked, sinkWide: true},
-	kafka.UnsupportedCompressionType: {class: core.Blocked, sinkWide: true},
+	case kafka.InvalidRequiredAcks, kafka.ClusterAuthorizationFailed, kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState,
+		kafka.UnsupportedVersion, kafka.SecurityDisabled, kafka.SASLAuthenticationFailed, kafka.UnsupportedCompressionType:
+		return answer{class: core.Blocked, sinkWide: true}
+	}
+	// Stored or not: RequestTimedOut, NotEnoughReplicasAfterAppend, and all others.
+	return answer{class: core.Unknown}
 }
 
 // classifyAnswer says what the answer about a partition means for the records sent to
@@ -111,10 +87,7 @@ func classify(code int16, text, topic string, number int32) answer {
 	if code == 0 {
 		return confirmed()
 	}
-	v, ok := codes[kafka.Error(code)]
-	if !ok {
-		v = answer{class: core.Unknown}
-	}
+	v := meaning(kafka.Error(code))
 	v.err = answerError{code: kafka.Error(code), text: text, topic: topic, partition: number}
 	return v
 }
