@@ -27,32 +27,16 @@ func (s *scanner) take(n int) []byte {
 	return taken
 }
 
-func (s *scanner) int8() int8 {
-	if b := s.take(1); b != nil {
-		return int8(b[0])
-	}
-	return 0
-}
+func (s *scanner) int8() int8   { return int8(s.number(1)) }
+func (s *scanner) int16() int16 { return int16(s.number(2)) }
+func (s *scanner) int32() int32 { return int32(s.number(4)) }
+func (s *scanner) int64() int64 { return int64(s.number(8)) }
 
-func (s *scanner) int16() int16 {
-	if b := s.take(2); b != nil {
-		return int16(binary.BigEndian.Uint16(b))
+func (s *scanner) number(size int) (n uint64) {
+	for _, b := range s.take(size) {
+		n = n<<8 | uint64(b)
 	}
-	return 0
-}
-
-func (s *scanner) int32() int32 {
-	if b := s.take(4); b != nil {
-		return int32(binary.BigEndian.Uint32(b))
-	}
-	return 0
-}
-
-func (s *scanner) int64() int64 {
-	if b := s.take(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
+	return n
 }
 
 // varint reads a zigzag number.
