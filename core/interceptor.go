@@ -85,7 +85,7 @@ func (i *Interceptor) check(ctx context.Context, messages []*Message, refused *r
 		if (*refused)[n] != nil {
 			continue
 		}
-		checker, ok := i.sinks[m.Sink].Sink.(Checker)
+		checker, ok := Ability[Checker](i.sinks[m.Sink].Sink)
 		if !ok {
 			continue
 		}
@@ -351,9 +351,9 @@ func (i *Interceptor) change(ctx context.Context, ref Ref, act func(context.Cont
 	return act(ctx, ref)
 }
 
-// Durability names the level at which the store accepts, if it tells.
+// Durability names the level at which the store accepts, or "unknown".
 func (i *Interceptor) Durability() string {
-	if store, ok := i.store.(interface{ Durability() string }); ok {
+	if store, ok := Ability[interface{ Durability() string }](i.store); ok {
 		return store.Durability()
 	}
 	return "unknown"

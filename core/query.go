@@ -14,7 +14,7 @@ var ErrNoInspector = errors.New("the store can't list what it holds")
 // Inspector.List; *InvalidError for a query that makes no sense, such as one that
 // names a sink or a state twice. So its work is bounded by the sinks that there are.
 func (i *Interceptor) List(ctx context.Context, query Query) (Page, error) {
-	inspector, ok := i.store.(Inspector)
+	inspector, ok := Ability[Inspector](i.store)
 	if !ok {
 		return Page{}, ErrNoInspector
 	}
@@ -88,7 +88,7 @@ type SinkReport struct {
 
 // Stats reports on every sink, in the order configured.
 func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
-	inspector, ok := i.store.(Inspector)
+	inspector, ok := Ability[Inspector](i.store)
 	if !ok {
 		return nil, ErrNoInspector
 	}
@@ -101,7 +101,7 @@ func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
 		d := i.sinks[s.Sink]
 		reports[n] = SinkReport{SinkStats: s, Totals: d.Totals()}
 		reports[n].Paused, reports[n].PausedSince = d.Paused()
-		if describer, ok := d.Sink.(Describer); ok {
+		if describer, ok := Ability[Describer](d.Sink); ok {
 			reports[n].Details = describer.Describe()
 		}
 	}
@@ -117,7 +117,7 @@ func (i *Interceptor) HeldBack() map[string]string {
 		if reason, _ := d.Paused(); reason != "" {
 			held[name] = "paused"
 		}
-		if describer, ok := d.Sink.(Describer); ok {
+		if describer, ok := Ability[Describer](d.Sink); ok {
 			if state := describer.Describe()["state"]; state != "" && state != "running" {
 				held[name] = state
 			}

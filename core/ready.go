@@ -27,7 +27,7 @@ type health struct {
 // by one of them at a time. A sink in trouble does not make the bridge unready: it
 // continues to park.
 func (i *Interceptor) Ready(ctx context.Context) error {
-	store, ok := i.store.(HealthChecker)
+	store, ok := Ability[HealthChecker](i.store)
 	if !ok {
 		return nil
 	}

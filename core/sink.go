@@ -11,7 +11,8 @@ import (
 // Sink is a way out: it puts messages into a broker and says, for each, whether
 // the broker has confirmed it. A sink knows no retry policy and no delay: it
 // tries once and classifies; the engine decides. sinks/sinktest holds the suite
-// that every Sink passes.
+// that every Sink passes. What a Sink may be able to do besides is Checker,
+// HealthChecker and Describer; Ability finds it, also behind a wrapper.
 type Sink interface {
 	// Deliver sends the batch (1 to MaxTake messages) and returns when the outcome
 	// of each is known or ctx has ended, and then soon. It is called from many
@@ -50,55 +51,6 @@ var (
 // starts nothing that Close does not end, and does not fail because a broker is
 // down: that is for Deliver to report.
 type OpenFunc func(ctx context.Context, config json.RawMessage) (Sink, error)
-
-// Checker is the ability of a Sink to refuse, at accept, messages that its
-// broker can't carry. It must refuse options that the sink does not know, but
-// leave those with the prefix OptionPrefix alone: they are the engine's.
-type Checker interface {
-	// Check is called once for the messages of one accept, while a producer
-	// waits: it is quick, and returns soon after ctx has ended. The messages stay
-	// as they are.
-	//
-	//	nil              all can be carried
-	//	BatchError       for each message nil, or an *InvalidError
-	//	any other error  it could not be told: nothing of the batch is accepted,
-	//	                 and the producer is told to try again
-	Check(ctx context.Context, batch []*Message) error
-}
-
-// CheckEach is a Checker's Check for a sink that looks at one message at a time:
-// check returns nil or an *InvalidError.
-func CheckEach(ctx context.Context, batch []*Message, check func(*Message) error) error {
-	var results BatchError
-	for n, m := range batch {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := check(m); err != nil {
-			if results == nil {
-				results = make(BatchError, len(batch))
-			}
-			results[n] = err
-		}
-	}
-	if results == nil {
-		return nil
-	}
-	return results
-}
-
-// HealthChecker is the ability of a Sink or Store to say whether it could work
-// now. Health returns in bounded time.
-type HealthChecker interface {
-	Health(ctx context.Context) error
-}
-
-// Describer is the ability of a Sink to tell details about itself that an operator
-// may want to see besides its numbers: what it is, how it is. Describe returns at
-// once, with a new map, whose names are words in lower case; no value is a secret.
-type Describer interface {
-	Describe() map[string]string
-}
 
 // Class says what the engine is to do about a failed delivery.
 type Class int

@@ -9,7 +9,10 @@ import (
 // Store keeps messages until they are due. It is the only judge of time: what
 // is due, when a lease ends and what "now" means are read from its clock.
 // All methods are safe for concurrent use. core/storetest holds the suite that
-// every Store passes, and core/memstore is the readable specification.
+// every Store passes, and core/memstore is the readable specification. What a
+// Store may be able to do besides is Inspector, HealthChecker and a method
+// Durability() string, which names the level at which Park accepts; Ability finds
+// it, also behind a wrapper.
 //
 // Errors: Park, Cancel, Reschedule, Redrive and Discard return an error that
 // wraps ErrUnavailable when nothing was changed, and one that wraps ErrUnknown

@@ -159,7 +159,7 @@ func runPlugin(ctx context.Context, b *bench, open func() (core.Sink, error)) (r
 // cpuTimes is the processor time of all that takes part.
 func cpuTimes(b *bench, sink core.Sink) (sum time.Duration, err error) {
 	pids := []int{os.Getpid(), b.redis.cmd.Process.Pid}
-	if d, ok := sink.(core.Describer); ok {
+	if d, ok := core.Ability[core.Describer](sink); ok {
 		pid, err := strconv.Atoi(d.Describe()["pid"])
 		if err != nil {
 			return 0, fmt.Errorf("find the plugin's process: %w", err)

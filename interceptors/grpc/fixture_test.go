@@ -47,13 +47,7 @@ func (s *spy) seen() (parked []*core.Message, calls int) {
 	return slices.Clone(s.parked), s.calls
 }
 
-func (s *spy) List(ctx context.Context, query core.Query) (core.Page, error) {
-	return s.Store.(core.Inspector).List(ctx, query)
-}
-
-func (s *spy) Stats(ctx context.Context, sinks ...string) ([]core.SinkStats, error) {
-	return s.Store.(core.Inspector).Stats(ctx, sinks...)
-}
+func (s *spy) Unwrap() core.Store { return s.Store }
 
 // fixture is a server on loopback before a store in memory, and a client of it.
 type fixture struct {

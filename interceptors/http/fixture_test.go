@@ -32,9 +32,7 @@ func (s *spy) List(ctx context.Context, query core.Query) (core.Page, error) {
 	return s.Store.(core.Inspector).List(ctx, query)
 }
 
-func (s *spy) Stats(ctx context.Context, sinks ...string) ([]core.SinkStats, error) {
-	return s.Store.(core.Inspector).Stats(ctx, sinks...)
-}
+func (s *spy) Unwrap() core.Store { return s.Store }
 
 func (s *spy) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
 	s.mu.Lock()

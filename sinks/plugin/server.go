@@ -88,8 +88,8 @@ func (s *server) open(ctx context.Context, config []byte) (core.Sink, error) {
 
 // warn is for an author who has forgotten half of it.
 func (s *server) warn(sink core.Sink) {
-	_, checks := sink.(core.Checker)
-	_, tellsHealth := sink.(core.HealthChecker)
+	_, checks := core.Ability[core.Checker](sink)
+	_, tellsHealth := core.Ability[core.HealthChecker](sink)
 	if checks != s.definition.Checks {
 		s.log.Warn("the plugin's definition and its sink differ", "checks", s.definition.Checks, "sink_checks", checks)
 	}
@@ -198,7 +198,7 @@ func (s *server) Check(ctx context.Context, request *sinkv1.CheckRequest) (*sink
 	}
 	defer s.leave()
 	results := make(core.BatchError, len(request.Messages))
-	if checker, ok := sink.(core.Checker); ok {
+	if checker, ok := core.Ability[core.Checker](sink); ok {
 		err := checker.Check(ctx, batchOf(request.Messages))
 		each, told := errors.AsType[core.BatchError](err)
 		switch {
@@ -224,7 +224,7 @@ func (s *server) Health(ctx context.Context, _ *sinkv1.HealthRequest) (*sinkv1.H
 		return nil, unavailable(err)
 	}
 	defer s.leave()
-	checker, ok := sink.(core.HealthChecker)
+	checker, ok := core.Ability[core.HealthChecker](sink)
 	if !ok {
 		return nil, status.Error(codes.Unimplemented, "plugin does not tell its health")
 	}

@@ -47,7 +47,7 @@ func nilBody(e *env) {
 	null, empty := e.message(topic, ""), e.message(topic, "")
 	null.Body, empty.Body = nil, []byte{}
 	if !e.kit.can(NullBody) {
-		if checker, ok := sink.(core.Checker); ok && e.check(checker, null) != nil {
+		if checker, ok := core.Ability[core.Checker](sink); ok && e.check(checker, null) != nil {
 			e.lacks(string(NullBody))
 		}
 		e.needs(EmptyBody, sink, null)
@@ -73,7 +73,7 @@ func largestBody(e *env) {
 	}
 	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	m := e.bodyOf(topic, e.kit.MaxBody)
-	if checker, ok := sink.(core.Checker); ok {
+	if checker, ok := core.Ability[core.Checker](sink); ok {
 		if err := e.check(checker, m); err != nil {
 			e.Errorf("Check refuses a body of MaxBody: %v", err)
 		}
@@ -90,7 +90,7 @@ func tooLargeBody(e *env) {
 	}
 	sink, topic := e.open(), e.kit.NewTopic(e.T)
 	large := e.bodyOf(topic, e.kit.MaxBody+1)
-	if checker, ok := sink.(core.Checker); ok {
+	if checker, ok := core.Ability[core.Checker](sink); ok {
 		invalid, ok := errors.AsType[*core.InvalidError](e.check(checker, large))
 		if !ok || !invalid.TooLarge {
 			e.Errorf("Check of a body of MaxBody+1: %v, want an InvalidError with TooLarge", invalid)
@@ -178,7 +178,7 @@ func delaysStripped(e *env) {
 
 func optionsChecked(e *env) {
 	sink := e.open()
-	checker, ok := sink.(core.Checker)
+	checker, ok := core.Ability[core.Checker](sink)
 	if !ok {
 		e.lacks("checker")
 	}
@@ -202,7 +202,7 @@ const (
 // message by itself, and not for longer than the producer waits.
 func batchChecked(e *env) {
 	sink := e.open()
-	checker, ok := sink.(core.Checker)
+	checker, ok := core.Ability[core.Checker](sink)
 	if !ok {
 		e.lacks("checker")
 	}
@@ -261,7 +261,7 @@ func (e *env) hostileOne(sink core.Sink, topic string, m *core.Message) bool {
 			e.Errorf("%s: its neighbour fails: %v", describe(m), results[i])
 		}
 	}
-	checker, ok := sink.(core.Checker)
+	checker, ok := core.Ability[core.Checker](sink)
 	accepted := !ok || e.check(checker, m) == nil
 	switch class := core.ClassOf(results[1]); {
 	case results[1] == nil, class == core.TopicBlocked && m.Topic != topic:

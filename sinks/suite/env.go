@@ -275,7 +275,7 @@ func (e *env) needs(c Capability, sink core.Sink, m *core.Message) {
 	if e.kit.can(c) {
 		return
 	}
-	checker, ok := sink.(core.Checker)
+	checker, ok := core.Ability[core.Checker](sink)
 	if ok && e.check(checker, m) == nil {
 		e.Errorf("capability %s is not declared, but Check lets a message pass that needs it", c)
 	}

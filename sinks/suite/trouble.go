@@ -231,7 +231,7 @@ func heapInUse() int64 {
 
 func healthFollows(e *env) {
 	sink := e.open()
-	checker, ok := sink.(core.HealthChecker)
+	checker, ok := core.Ability[core.HealthChecker](sink)
 	if !ok {
 		e.lacks("health")
 	}
