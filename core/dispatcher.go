@@ -185,31 +185,6 @@ func (l *bucketLoop) work(ctx context.Context, batch Batch, storeNow func() time
 	return append(outcomes, l.classify(live, err, storeNow(), p)...)
 }
 
-// over tells whether m is past its expiry, or a crash has cut off its last
-// attempt.
-func (l *bucketLoop) over(m *Message, now time.Time) (Outcome, bool) {
-	if !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(now) {
-		return Outcome{ID: m.ID, State: Expired, Attempts: m.Attempt - 1, Reason: "expired",
-			Error: "expired at " + m.ExpiresAt.UTC().Format(TimeFormat)}, true
-	}
-	if m.CutOff {
-		if policy := l.policy(m); m.Attempt > max(2, policy.MaxAttempts) {
-			return Outcome{ID: m.ID, State: Dead, Attempts: m.Attempt - 1, Reason: "crashed",
-				Error: fmt.Sprintf("%d attempts were made, the last was cut off by a crash", m.Attempt-1)}, true
-		}
-	}
-	return Outcome{}, false
-}
-
-// policy is the sink's RetryPolicy as m overrides it.
-func (d *Dispatcher) policy(m *Message) RetryPolicy {
-	if len(m.Options) == 0 {
-		return d.Retry.withDefaults()
-	}
-	policy, _ := d.Retry.override(m.Options) // checked by Accept
-	return policy.withDefaults()
-}
-
 const (
 	settleTimeout  = 5 * time.Second
 	settleRetries  = 12

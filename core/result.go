@@ -2,7 +2,6 @@ package core
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
 )
 
@@ -40,17 +39,15 @@ func (l *bucketLoop) classifyBatch(batch []*Message, err error, now time.Time, p
 		return l.classifyEach(batch, spread(err, len(batch)), now, p)
 	case class == Unknown:
 		p.failed(l, err)
-		return l.unknownAll(batch, err)
+		return l.unknownAll(batch, err, now)
 	default:
 		p.failed(l, err)
 		return nil
 	}
 }
 
-// unknownAll sends a batch back that may have been sent. The attempt counts, as
-// consumers see it, but trouble of the sink never spends a message's last one:
-// where there is but one, a message may be sent more often than MaxAttempts.
-func (l *bucketLoop) unknownAll(batch []*Message, err error) []Outcome {
+// unknownAll sends a batch back that may have been sent.
+func (l *bucketLoop) unknownAll(batch []*Message, err error, now time.Time) []Outcome {
 	if errors.Is(err, ErrCrashed) {
 		l.suspect(batch, err)
 	} else if len(batch) > 1 {
@@ -58,27 +55,9 @@ func (l *bucketLoop) unknownAll(batch []*Message, err error) []Outcome {
 	}
 	outcomes := make([]Outcome, len(batch))
 	for n, m := range batch {
-		outcomes[n] = l.unknown(m, err)
+		outcomes[n] = l.failed(m, uncertain{err}, now)
 	}
 	return outcomes
-}
-
-func (l *bucketLoop) unknown(m *Message, err error) Outcome {
-	policy := l.policy(m)
-	l.totals.unknown.Add(1)
-	return Outcome{ID: m.ID, State: Retrying, Reason: reasonOf(err), Error: err.Error(),
-		After: policy.wait(m.Attempt), Attempts: min(m.Attempt, max(1, policy.MaxAttempts-1))}
-}
-
-// reasonCrashed has a message come again with CutOff.
-const reasonCrashed = "crashed"
-
-// reasonOf is the cause of a failure in one word.
-func reasonOf(err error) string {
-	if errors.Is(err, ErrCrashed) {
-		return reasonCrashed
-	}
-	return ClassOf(err).String()
 }
 
 // suspect has messages that were cut off by a crash of the sink tried one at a time.
@@ -107,11 +86,11 @@ func (l *bucketLoop) classifyEach(batch []*Message, results BatchError, now time
 			outcomes, answered = append(outcomes, l.confirm(m, now)), true
 		case errors.Is(err, ErrNotTried):
 		case is[blamed](err):
-			outcomes = append(outcomes, l.toBlame(m, err, now))
+			outcomes = append(outcomes, l.failed(m, err, now))
 		case errors.Is(err, ErrCrashed):
 			suspects, trouble = append(suspects, m), err
 		case is[uncertain](err):
-			outcomes, trouble = append(outcomes, l.unknown(m, err)), err
+			outcomes, trouble = append(outcomes, l.failed(m, err, now)), err
 		case ClassOf(err) == Blocked:
 			trouble = err
 		default:
@@ -119,7 +98,7 @@ func (l *bucketLoop) classifyEach(batch []*Message, results BatchError, now time
 		}
 	}
 	if len(suspects) > 0 {
-		outcomes = append(outcomes, l.unknownAll(suspects, trouble)...)
+		outcomes = append(outcomes, l.unknownAll(suspects, trouble, now)...)
 	}
 	switch {
 	case trouble != nil:
@@ -135,56 +114,6 @@ func (l *bucketLoop) classifyEach(batch []*Message, results BatchError, now time
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
-}
-
-// final tells whether this is the last attempt of a message.
-func (l *bucketLoop) final(m *Message) bool { return m.Attempt >= l.policy(m).MaxAttempts }
-
-// toBlame is failed for a message that failed alone while others passed.
-func (l *bucketLoop) toBlame(m *Message, err error, now time.Time) Outcome {
-	if b, _ := errors.AsType[blamed](err); b.again || !l.final(m) {
-		return l.failed(m, err, now)
-	}
-	policy := l.policy(m)
-	return Outcome{ID: m.ID, State: Retrying, Attempts: policy.MaxAttempts - 1, Reason: reasonOf(err), Error: err.Error(), After: policy.wait(m.Attempt)}
-}
-
-// failed decides what becomes of one message that was not delivered.
-func (l *bucketLoop) failed(m *Message, err error, now time.Time) Outcome {
-	class, policy := ClassOf(err), l.policy(m)
-	o := Outcome{ID: m.ID, State: Retrying, Attempts: m.Attempt, Reason: reasonOf(err), Error: err.Error()}
-	switch {
-	case class == Permanent:
-		o.State = Dead
-	case class == TopicBlocked:
-		o.Attempts = m.Attempt - 1
-		o.After = waitAsLate(policy, now.Sub(m.DeliverAt))
-	case m.Attempt >= policy.MaxAttempts:
-		o.State = Dead
-		o.Reason = "attempts"
-	default:
-		o.After = max(policy.wait(m.Attempt), askedFor(err))
-	}
-	if class == Unknown {
-		l.totals.unknown.Add(1)
-	}
-	return o
-}
-
-// waitAsLate waits as long again as the message is late already, within the
-// policy's bounds: a back-off that grows without counting attempts.
-func waitAsLate(policy RetryPolicy, late time.Duration) time.Duration {
-	full := min(max(late, policy.Initial), policy.Max)
-	return time.Duration(float64(full) * (1 - policy.Jitter*rand.Float64()))
-}
-
-// askedFor is how long the broker asked us to wait, but no longer than a policy
-// may make a message wait.
-func askedFor(err error) time.Duration {
-	if e, ok := errors.AsType[*SinkError](err); ok {
-		return min(e.After, maxRetryWait)
-	}
-	return 0
 }
 
 func (d *Dispatcher) logPause(err error) {

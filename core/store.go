@@ -59,7 +59,9 @@ type Store interface {
 	// anything else if there is time to settle what is in flight. Serve returns
 	// when ctx has ended, every work has returned and every bucket has been
 	// handed over. A work that returns an error is run again while the bucket
-	// is owned; for what it left in flight, the attempt was cut off.
+	// is owned. What an owner that is gone, or a work that has failed, left in
+	// flight was cut off: it spends that attempt, with the reason "crashed", and
+	// comes again with CutOff. See attempts.go for what else an attempt costs.
 	Serve(ctx context.Context, sink string, work func(ctx context.Context, b Bucket) error) error
 
 	// Close releases what the store holds. Call it after every Serve returned.

@@ -116,7 +116,7 @@ func (v *server) hold(ctx context.Context, t *lease) {
 }
 
 // release puts back what a failed work left in flight: untouched if the work never
-// got to know of it, else with an attempt more, as it may have been sent.
+// got to know of it, else cut off, see core.Store.
 func (v *server) release(ctx context.Context, t *lease) {
 	var err error
 	if b := t.bucket; len(b.inFlight) == 0 {

@@ -1,5 +1,6 @@
 -- Takes the lease of the bucket if nobody has it. What the owner before had in
--- flight goes back with an attempt more: it may be what ended that owner.
+-- flight goes back with an attempt more: it may be what ended that owner. That is the
+-- one attempt that is not counted in core/attempts.go.
 --   ARGV[1] token  ARGV[2] wake channel  ARGV[3] ms that the lease lasts
 -- Reply: the new epoch, or minus the ms for which another still owns it.
 local o = redis.call('HMGET', owner, 'token', 'until', 'inflight', 'prio')
