@@ -108,10 +108,8 @@ func (o *lease) Wait(ctx context.Context, next time.Time) error {
 	if !next.IsZero() {
 		timeout = min(timeout, time.Until(next))
 	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(timeout):
 	case <-o.bucket.wake:
 	case <-ctx.Done():
 		return ctx.Err()

@@ -45,16 +45,10 @@ func (s *Store) serve(ctx context.Context, b *bucket, work func(ctx context.Cont
 		}
 		if ctx.Err() == nil {
 			s.log.Warn("bucket failed, will be served again", "bucket", o.String(), "err", err)
-			rest(ctx, rerunAfter)
+			select {
+			case <-time.After(rerunAfter):
+			case <-ctx.Done():
+			}
 		}
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -5,7 +5,7 @@
 //
 // One mutex guards everything. A sink has buckets (bucket.go), a bucket has
 // records (record.go), and a record is at one of three places: waiting, in flight
-// or dead. Serve and the owner of a bucket are in serve.go and owner.go, the
+// or dead. Serve and the owner of a bucket are in serve.go and lease.go, the
 // calls by ID in find.go and change.go.
 package memstore
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -217,4 +218,73 @@ func refused(calls []call, words ...string) []call {
 func lateTime(c call) time.Time {
 	us, _ := strconv.ParseInt(strings.TrimPrefix(c.Err().Error(), "LATE "), 10, 64)
 	return time.UnixMicro(us)
+}
+
+// nodeOf returns the client of the one server that holds key. Waiting counts
+// the writes of its own connection only, so both must go to one server in one
+// pipeline.
+func nodeOf(ctx context.Context, client redis.UniversalClient, key string) (redis.UniversalClient, error) {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return client, nil
+	}
+	return cluster.MasterForKey(ctx, key)
+}
+
+// part is the calls of one server, with their positions among all.
+type part struct {
+	node  redis.UniversalClient // nil: it could not be found out, and the calls have an error
+	at    []int
+	calls []call
+}
+
+// byServer runs do for the calls of each server at the same time, and returns when
+// all have returned. The client library would send them in one pipeline, too, but
+// then a server that does not answer spoils what the others have answered.
+func byServer(ctx context.Context, client redis.UniversalClient, calls []call, do func(*part)) {
+	var parts []*part
+	for at, c := range calls {
+		node, err := nodeOf(ctx, client, c.key())
+		if err != nil {
+			c.SetErr(err)
+			node = nil
+		}
+		n := slices.IndexFunc(parts, func(p *part) bool { return p.node == node })
+		if n < 0 {
+			n, parts = len(parts), append(parts, &part{node: node})
+		}
+		parts[n].at, parts[n].calls = append(parts[n].at, at), append(parts[n].calls, c)
+	}
+	if len(parts) == 1 {
+		do(parts[0])
+		return
+	}
+	var running sync.WaitGroup
+	for _, p := range parts {
+		running.Go(func() { do(p) })
+	}
+	running.Wait()
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func number(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func millis(v any) time.Time { return time.UnixMilli(number(v)) }
+
+func millisText(v any) time.Time {
+	var ms int64
+	for _, c := range text(v) {
+		if c < '0' || c > '9' {
+			break
+		}
+		ms = ms*10 + int64(c-'0')
+	}
+	return time.UnixMilli(ms)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
+var errStopping = errors.New("bucket is wanted back")
+
 // leaseRequest asks for the lease of one bucket.
 type leaseRequest struct {
 	*server
@@ -56,10 +58,10 @@ func (l *loop) sendLeaseRequests(ctx context.Context, requests []*leaseRequest) 
 // it looks once more at what fell to whom meanwhile.
 func (v *server) answered(c *leaseRequest) {
 	delete(v.requested, c.number)
-	if epoch, err := c.Int64(); err != nil {
+	if owned, err := c.Int(); err != nil {
 		v.warnOf(c.number, "request for the lease failed", err)
-	} else if epoch > 0 {
-		v.enter(c, epoch)
+	} else if owned == 1 {
+		v.enter(c)
 	}
 	if v.passed && len(v.requested) == 0 {
 		v.passed = false
@@ -70,7 +72,7 @@ func (v *server) answered(c *leaseRequest) {
 // enter begins a lease. By our own clock it ends a lease time after the request for
 // it was sent, which is never later than Redis ends it. Leases that are renewed by one
 // call fall due together, and those of other calls at other times.
-func (v *server) enter(c *leaseRequest, epoch int64) {
+func (v *server) enter(c *leaseRequest) {
 	b := &bucket{store: v.Store, sink: v.sink, number: c.number, keys: v.keys.bucket(v.sink, c.number), token: c.token,
 		alarm: v.alarm, sleep: newSleeper(), woken: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -80,7 +82,7 @@ func (v *server) enter(c *leaseRequest, epoch int64) {
 	t.expiry = time.AfterFunc(time.Until(c.asked.Add(v.leaseTime)), func() { cancel(core.ErrLeaseLost) })
 	v.leases[c.number] = t
 	v.owned.set(v.sink, c.number, b)
-	v.log.Debug("bucket owned", "bucket", c.number, "epoch", epoch)
+	v.log.Debug("bucket owned", "bucket", c.number)
 	if v.stopping {
 		cancel(errStopping)
 	}
@@ -136,10 +138,10 @@ func (s *Store) cutOff(ctx context.Context, b *bucket) error {
 	if _, err := b.run(ctx, &s.settles, c); err != nil {
 		return err
 	}
-	switch epoch, err := c.Int64(); {
+	switch owned, err := c.Int(); {
 	case err != nil:
 		return fault("own", err)
-	case epoch <= 0:
+	case owned == 0:
 		return core.ErrLeaseLost
 	}
 	b.inFlight = b.inFlight[:0]
@@ -251,30 +253,4 @@ func (t *lease) missed(wakes int64, redis, sent time.Time) bool {
 	woken, stepped := wakes != t.wakes, t.clock.stepped(redis, sent, time.Now())
 	t.wakes = wakes
 	return woken || stepped
-}
-
-// clockRange is in what range Redis's clock minus ours was when it was last found out.
-type clockRange struct {
-	least, most time.Duration
-	known       bool
-	origin      time.Time // from which both count; its monotonic reading is what counts
-}
-
-// clockStep is a difference that is not just drift or rounding.
-const clockStep = 50 * time.Millisecond
-
-// stepped tells whether Redis's clock, read between sent and received, is another
-// than before.
-func (r *clockRange) stepped(redis, sent, received time.Time) bool {
-	if r.origin.IsZero() {
-		r.origin = sent
-	}
-	at := time.Duration(redis.UnixMicro()-r.origin.UnixMicro()) * time.Microsecond
-	least, most := at-received.Sub(r.origin), at-sent.Sub(r.origin)
-	if r.known && least <= r.most+clockStep && most >= r.least-clockStep {
-		return false
-	}
-	stepped := r.known
-	r.least, r.most, r.known = least, most, true
-	return stepped
 }

@@ -15,6 +15,14 @@ const (
 	failingTake = 100
 )
 
+// Settle implements core.Bucket.
+func (b *bucket) Settle(ctx context.Context, outcomes ...core.Outcome) error {
+	if len(outcomes) == 0 && len(b.inFlight) == 0 {
+		return nil
+	}
+	return b.settle(ctx, outcomes)
+}
+
 // settle is Settle also when this process knows of nothing in flight.
 func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 	parts := b.settleParts(outcomes)

@@ -5,8 +5,8 @@
 // keys in one slot: lua/bucket.lua names them. Everything that changes a bucket
 // is one script, and each script reads Redis's clock itself; no clock of this
 // process decides anything. A bucket has at most one owner at a time, a row in
-// Redis with a random token and a rising epoch; take and settle check the
-// token, so an instance that was paused and replaced does nothing when it wakes.
+// Redis with a random token that take and settle check, so an instance that was
+// paused and replaced does nothing when it wakes.
 package redisstore
 
 import (

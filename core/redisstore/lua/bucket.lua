@@ -1,7 +1,7 @@
 -- Stands before every script of a bucket, behind the clock: names its keys.
 -- All keys of a bucket share the hash tag {sink:nn}, so they lie in one slot.
 --
---   KEYS[1]    owner     hash  token, epoch, until (ms), wake (channel): the lease
+--   KEYS[1]    owner     hash  token, until (ms), wake (channel): the lease
 --                              wakes: how often its owner was woken
 --                              seq: the last sequence number; prio: highest priority used
 --                              large: some record was larger than 64 KiB

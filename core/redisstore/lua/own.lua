@@ -2,10 +2,10 @@
 -- flight goes back with an attempt more: it may be what ended that owner. That is the
 -- one attempt that is not counted in core/attempts.go.
 --   ARGV[1] token  ARGV[2] wake channel  ARGV[3] ms that the lease lasts
--- Reply: the new epoch, or minus the ms for which another still owns it.
+-- Reply: 1, or 0 if another owns it.
 local o = redis.call('HMGET', owner, 'token', 'until', 'inflight', 'prio')
 local till = tonumber(o[2] or 0)
-if o[1] and o[1] ~= '' and o[1] ~= ARGV[1] and till >= now then return now - till - 1 end
+if o[1] and o[1] ~= '' and o[1] ~= ARGV[1] and till >= now then return 0 end
 allow_full()
 if o[1] ~= ARGV[1] then redis.call('HDEL', owner, 'took') end -- takes are numbered again
 if o[3] then
@@ -23,4 +23,4 @@ if o[3] then
   redis.call('HDEL', owner, 'inflight')
 end
 redis.call('HSET', owner, 'token', ARGV[1], 'wake', ARGV[2], 'until', now + ARGV[3], 'wakes', 0)
-return redis.call('HINCRBY', owner, 'epoch', 1)
+return 1

@@ -3,7 +3,7 @@
 -- Reply: 1, or 0 if the token did not own the bucket.
 local owner = KEYS[1]
 if redis.call('HGET', owner, 'token') ~= ARGV[1] then return 0 end
-allow_full(owner)
+redis.call('HDEL', owner, '-') -- as allow_full in bucket.lua
 redis.call('HSET', owner, 'token', '', 'wake', '', 'until', 0)
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1

@@ -9,7 +9,7 @@ for i, owner in ipairs(KEYS) do
   if o[1] ~= ARGV[i + 1] or tonumber(o[2]) < now then
     reply[i + 1] = -1
   else
-    allow_full(owner)
+    redis.call('HDEL', owner, '-') -- as allow_full in bucket.lua
     redis.call('HSET', owner, 'until', now + ARGV[1])
     reply[i + 1] = tonumber(o[3] or 0)
   end

@@ -92,3 +92,26 @@ func (v *server) rebalance(mine []int) {
 		}
 	}
 }
+
+// heard notes whether Redis answered a heartbeat. That it answers again is logged
+// once, when it does so for all sinks.
+func (v *server) heard(err error) {
+	was := v.silent
+	v.silent = err != nil
+	switch {
+	case v.silent && !was:
+		v.silentSinks.Add(1)
+		v.warn("heartbeat failed", v.sink, "err", err)
+	case was && !v.silent:
+		if v.silentSinks.Add(-1) == 0 {
+			v.config.Log.Info("heartbeats get through again")
+		}
+	}
+}
+
+// stopped takes a sink out of what heard counts.
+func (v *server) stopped() {
+	if v.silent {
+		v.silentSinks.Add(-1)
+	}
+}

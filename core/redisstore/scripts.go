@@ -13,8 +13,7 @@ import (
 
 // The sources. A script is a chain of them: clock.lua reads the clock, bucket.lua
 // names the keys of the bucket, deadline.lua ends what comes too late, and others
-// add functions. lease.lua is
-// as much of bucket.lua as a lease needs.
+// add functions.
 var (
 	//go:embed lua/clock.lua
 	luaClock string
@@ -24,8 +23,6 @@ var (
 	luaRemember string
 	//go:embed lua/bucket.lua
 	luaBucket string
-	//go:embed lua/lease.lua
-	luaLease string
 	//go:embed lua/wake.lua
 	luaWake string
 	//go:embed lua/number.lua
@@ -100,8 +97,8 @@ func newScripts() *scripts {
 		take:       newChange(luaBucket, luaRemember, luaTake),
 		settle:     newChange(luaBucket, luaNumber, luaRemember, luaSettle),
 		own:        newChange(luaBucket, luaOwn),
-		renew:      newChange(luaLease, luaRenew),
-		release:    newChange(luaLease, luaRelease),
+		renew:      newChange(luaRenew),
+		release:    newChange(luaRelease),
 		cancel:     newChange(luaBucket, luaFind, luaRemember, luaCancel),
 		reschedule: newChange(luaBucket, luaWake, luaNumber, luaFind, luaReschedule),
 		redrive:    newChange(luaBucket, luaWake, luaNumber, luaFind, luaRedrive),

@@ -12,6 +12,8 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
+var errReply = errors.New("unexpected reply of a script")
+
 // The error replies after which nothing was changed, by their first word. OOM
 // and MISCONF come before a script's first write, as every script that adds
 // writes last.

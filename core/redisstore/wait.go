@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"container/heap"
+	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -112,4 +114,39 @@ func (q *sleepers) Pop() any {
 	(*q)[last], *q = nil, (*q)[:last]
 	s.n = -1
 	return s
+}
+
+// Wait implements core.Bucket.
+func (b *bucket) Wait(ctx context.Context, next time.Time) error {
+	b.alarm.set(b.sleep, b.wait(next))
+	defer b.alarm.unset(b.sleep)
+	select {
+	case <-b.sleep.c:
+	case <-b.woken:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// idleGuards is after about how many guard periods an owner looks into its bucket
+// though nothing woke it and the renewals tell that it has missed nothing.
+const idleGuards = 12
+
+// wait is for how long to wait. A long wait ends a little before next, so that what
+// was found out of Redis's clock is not old when the message is due.
+func (b *bucket) wait(next time.Time) time.Duration {
+	guard := b.store.config.Guard
+	look := idleGuards*guard/2 + rand.N(idleGuards*guard)
+	if b.unswept > 0 {
+		look = guard
+	}
+	if next.IsZero() {
+		return look
+	}
+	left := b.clock.until(next)
+	if left > guard {
+		left -= left / 16
+	}
+	return min(look, left)
 }
