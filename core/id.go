@@ -55,6 +55,19 @@ func (i *IDs) New(bucket int, now time.Time) string {
 	return string(idEncoding.AppendEncode(id, raw[8-idTimeBytes:]))
 }
 
+// Place returns the bucket, of n, that m belongs to, and makes the ID of a message whose
+// Generated is set. Such a message goes to the bucket anywhere if it has no key.
+func (i *IDs) Place(m *Message, n, anywhere int) int {
+	if !m.Generated {
+		return BucketOf(m.Key, m.ID, n)
+	}
+	if m.Key != nil {
+		anywhere = BucketOf(m.Key, "", n)
+	}
+	m.ID = i.New(anywhere, time.Now())
+	return anywhere
+}
+
 // BucketOfID returns the bucket that a generated ID carries, and whether id has
 // the form of one. A producer's ID may have that form by chance, so a miss in
 // this bucket does not mean that the message is not there.

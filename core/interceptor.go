@@ -210,13 +210,7 @@ func (i *Interceptor) count(r *Receipt, m *Message) {
 
 // ceilMillisecond rounds up to whole milliseconds: down would be early.
 func ceilMillisecond(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
-		return whole.Add(time.Millisecond)
-	}
-	return t
+	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 func ceilDuration(d time.Duration) time.Duration {

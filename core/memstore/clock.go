@@ -7,13 +7,7 @@ import "time"
 
 func down(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-func up(t time.Time) time.Time {
-	whole := down(t)
-	if whole.Before(t) {
-		return whole.Add(time.Millisecond)
-	}
-	return whole
-}
+func up(t time.Time) time.Time { return down(t.Add(time.Millisecond - 1)) }
 
 // resolve returns the due time that a caller means by at or, where at is zero,
 // by after from now. A time that has passed becomes now.

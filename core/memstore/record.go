@@ -38,9 +38,8 @@ type record struct {
 }
 
 // newRecord copies m, as the caller may reuse what it gave.
-func newRecord(m *core.Message, id string, now time.Time) *record {
+func newRecord(m *core.Message, now time.Time) *record {
 	kept := *m
-	kept.ID = id
 	kept.Key, kept.Body = bytes.Clone(m.Key), bytes.Clone(m.Body)
 	kept.Headers = slices.Clone(m.Headers)
 	for n := range kept.Headers {

@@ -108,41 +108,26 @@ func (s *Store) Park(_ context.Context, messages ...*core.Message) []core.Receip
 }
 
 func (s *Store) park(m *core.Message, now time.Time) core.Receipt {
-	b, id := s.place(m, now)
+	b := s.sink(m.Sink).buckets[s.ids.Place(m, s.buckets, rand.IntN(s.buckets))]
 	b.forget(now)
-	if r, ok := b.records[id]; ok {
+	if r, ok := b.records[m.ID]; ok {
 		if !core.SameContent(&r.message, m) {
-			return core.Receipt{ID: id, Sink: m.Sink, Err: core.ErrConflict}
+			return core.Receipt{ID: m.ID, Sink: m.Sink, Err: core.ErrConflict}
 		}
 		receipt := r.receipt(r.state())
 		receipt.Duplicate = true
 		return receipt
 	}
-	if old, ok := b.memories[id]; ok {
+	if old, ok := b.memories[m.ID]; ok {
 		if old.state == core.Cancelled {
-			return core.Receipt{ID: id, Sink: m.Sink, State: old.state, Err: core.ErrCancelled}
+			return core.Receipt{ID: m.ID, Sink: m.Sink, State: old.state, Err: core.ErrCancelled}
 		}
-		return core.Receipt{ID: id, Sink: m.Sink, State: old.state, Duplicate: true, Durability: durability}
+		return core.Receipt{ID: m.ID, Sink: m.Sink, State: old.state, Duplicate: true, Durability: durability}
 	}
-	r := newRecord(m, id, now)
-	b.records[id] = r
+	r := newRecord(m, now)
+	b.records[m.ID] = r
 	b.schedule(r, r.message.DeliverAt)
 	return r.receipt(core.Scheduled)
-}
-
-// place returns the bucket that m belongs to, and its ID.
-func (s *Store) place(m *core.Message, now time.Time) (*bucket, string) {
-	buckets := s.sink(m.Sink).buckets
-	switch {
-	case !m.Generated:
-		return buckets[core.BucketOf(m.Key, m.ID, s.buckets)], m.ID
-	case m.Key != nil:
-		n := core.BucketOf(m.Key, "", s.buckets)
-		return buckets[n], s.ids.New(n, now)
-	default:
-		n := rand.IntN(s.buckets)
-		return buckets[n], s.ids.New(n, now)
-	}
 }
 
 const durability = "memory"

@@ -74,7 +74,7 @@ func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Rece
 	c.left.Store(int64(len(messages)))
 	anywhere := s.parker.anywhere(messages)
 	for n, m := range messages {
-		bucket := s.place(m, anywhere) // which makes the id, too
+		bucket := s.ids.Place(m, s.keys.buckets, anywhere)
 		c.ordered = c.ordered || m.Key != nil
 		all[n] = newPending(m, bucket, &receipts[n], c)
 		receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Durability: s.durable.level}

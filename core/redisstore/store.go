@@ -127,17 +127,3 @@ func (s *Store) Health(ctx context.Context) error {
 	s.refreshFormats(ctx, s.client)
 	return cmp.Or(found.checkSafe(s.config.AllowVolatile), s.durable.broken(found), s.outdated())
 }
-
-// place decides the bucket of a message and makes its ID if it has none. With
-// neither ID nor key it may go anywhere.
-func (s *Store) place(m *core.Message, anywhere int) int {
-	if !m.Generated {
-		return core.BucketOf(m.Key, m.ID, s.keys.buckets)
-	}
-	bucket := anywhere
-	if m.Key != nil {
-		bucket = core.BucketOf(m.Key, "", s.keys.buckets)
-	}
-	m.ID = s.ids.New(bucket, time.Now())
-	return bucket
-}

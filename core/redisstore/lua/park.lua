@@ -19,7 +19,7 @@
 --   the record if the caller is to compare, as that is of another format or differs by
 --   little, or {} for a conflict}
 local call, char, floor, argv = redis.call, string.char, math.floor, ARGV
-local window, up = tonumber(argv[3]), math.ceil(micros / 1000)
+local window = tonumber(argv[3])
 local o = call('HMGET', owner, 'seq', 'prio', 'inflight')
 local seq, prio, inflight = tonumber(o[1] or 0), tonumber(o[2] or 0), tonumber(o[3] or 0)
 -- A past time is now; and what is in flight stays in front.

@@ -10,7 +10,7 @@ if not m then return {} end
 if moved(m, ARGV[3]) then return {'moved'} end
 if m.state ~= 'waiting' then return {0, m.state, m.due, m.failure, 0} end
 local at = tonumber(ARGV[6])
-if at < 0 then at = math.ceil(micros / 1000) - at - 1 end
+if at < 0 then at = up - at - 1 end
 if at < now then at = now end
 if expires(m.record) then
   local expiry = 0

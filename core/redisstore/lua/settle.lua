@@ -118,7 +118,7 @@ function settle.b(p, count, a)
   local ids, old, members, records, failures = {}, {}, {}, {}, {}
   for i, k in ipairs(at) do old[i], ids[i] = ARGV[k], ARGV[k]:sub(6) end
   local stored = redis.call('HMGET', msg, unpack(ids))
-  local seq, up = redis.call('HINCRBY', owner, 'seq', #at) - #at, math.ceil(micros / 1000)
+  local seq = redis.call('HINCRBY', owner, 'seq', #at) - #at
   for i, k in ipairs(at) do
     local record, j, r = stored[i], #members, #records
     if record then
