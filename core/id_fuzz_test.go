@@ -21,7 +21,7 @@ func FuzzNames(f *testing.F) {
 		if CheckID(name) == nil && (bad || len(name) > MaxIDLen) {
 			t.Errorf("%q passes for an id", name)
 		}
-		if CheckSinkName(name) == nil && (bad || len(name) > MaxSinkLen || strings.ContainsAny(name, ":/@+=~")) {
+		if CheckSinkName(name) == nil && (bad || len(name) > maxSinkLen || strings.ContainsAny(name, ":/@+=~")) {
 			t.Errorf("%q passes for a sink", name)
 		}
 		for _, err := range []*InvalidError{CheckID(name), CheckSinkName(name)} {

@@ -23,10 +23,10 @@ type Limits struct {
 // of every broker's.
 const (
 	MaxIDLen     = 128
-	MaxSinkLen   = 64
 	MaxTopicLen  = 255
 	MaxKeyLen    = 1024
 	MaxOptions   = 32
+	maxSinkLen   = 64
 	maxHeaderLen = 255
 	maxOptionLen = 1024
 )
@@ -122,14 +122,14 @@ func CheckID(id string) *InvalidError {
 	return nil
 }
 
-// CheckSinkName tells whether name can name a sink: 1 to MaxSinkLen characters
+// CheckSinkName tells whether name can name a sink: 1 to 64 characters
 // of A-Z a-z 0-9 . _ -, of which the first is a letter or digit.
 func CheckSinkName(name string) *InvalidError {
 	switch {
 	case name == "":
 		return Invalidf("sink", "is missing")
-	case len(name) > MaxSinkLen:
-		return Invalidf("sink", "is longer than %d bytes", MaxSinkLen)
+	case len(name) > maxSinkLen:
+		return Invalidf("sink", "is longer than %d bytes", maxSinkLen)
 	case !onlyOf(name[:1], alphanumeric) || !onlyOf(name, nameChars):
 		return Invalidf("sink", "may hold A-Z a-z 0-9 . _ - only and begins with a letter or digit")
 	}
@@ -207,8 +207,8 @@ func checkOptions(m *Message) *InvalidError {
 		return tooLarge("options", "are more than %d", MaxOptions)
 	}
 	for name, value := range m.Options {
-		if name == "" || len(name) > MaxSinkLen || !onlyOf(name, nameChars) {
-			return Invalidf("options", "have a name that is empty, longer than %d bytes, or holds other than A-Z a-z 0-9 . _ -", MaxSinkLen)
+		if name == "" || len(name) > maxSinkLen || !onlyOf(name, nameChars) {
+			return Invalidf("options", "have a name that is empty, longer than %d bytes, or holds other than A-Z a-z 0-9 . _ -", maxSinkLen)
 		}
 		if len(value) > maxOptionLen {
 			return tooLarge("options."+name, "is longer than %d bytes", maxOptionLen)

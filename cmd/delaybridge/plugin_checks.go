@@ -235,7 +235,7 @@ func (v *verifier) closesInTime(ctx context.Context) error {
 
 // pidOf is 0 if the host does not tell.
 func pidOf(sink core.Sink) int {
-	describer, ok := sink.(interface{ Describe() map[string]string })
+	describer, ok := core.Ability[core.Describer](sink)
 	if !ok {
 		return 0
 	}
