@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
@@ -190,15 +189,3 @@ const (
 	poolSize    = 64 // of callers
 	keepingSize = 8  // of leases: a pipeline of each kind, and some that a server does not answer
 )
-
-// LogClient sends what the Redis client library logs by itself to log, at level
-// debug: each fault also reaches us as an error. The library has one logger for
-// the whole process, so a program calls this once, before Open.
-func LogClient(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
-
-type clientLog struct{ log *slog.Logger }
-
-// Printf is what the library calls.
-func (c clientLog) Printf(ctx context.Context, format string, args ...any) {
-	c.log.DebugContext(ctx, "redis client: "+fmt.Sprintf(format, args...))
-}
