@@ -11,7 +11,7 @@ import (
 // beat has this instance count as alive, or no more if it stops, and asks which
 // buckets fall to it. One that is asked for while another is on its way follows
 // that, as the answer may be too old.
-func (v *server) beat() {
+func (v *sinkServer) beat() {
 	switch {
 	case v.departed:
 	case v.beating:
@@ -23,22 +23,22 @@ func (v *server) beat() {
 }
 
 // sendBeats sends the heartbeats of several sinks in one round trip to each server.
-func (l *loop) sendBeats(ctx context.Context, servers []*server) {
-	if len(servers) > 0 && l.formats.due() {
+func (l *loop) sendBeats(ctx context.Context, sinks []*sinkServer) {
+	if len(sinks) > 0 && l.formats.due() {
 		l.background.Go(func() { l.refreshFormats(ctx, l.keeping) })
 	}
-	calls := make([]call, len(servers))
-	last := make([]bool, len(servers))
-	for n, v := range servers {
+	calls := make([]call, len(sinks))
+	last := make([]bool, len(sinks))
+	for n, v := range sinks {
 		v.beatAt, last[n] = time.Now(), v.stopping
 		calls[n] = v.beatCall(ctx)
 	}
-	l.runInBackground(ctx, calls, func(n int) { l.post(func() { servers[n].beaten(calls[n], last[n]) }) })
+	l.runInBackground(ctx, calls, func(n int) { l.post(func() { sinks[n].beaten(calls[n], last[n]) }) })
 }
 
 // beatCall asks for the names of the others, too, if this instance can't read all that
 // is stored: it stands aside for those that can.
-func (v *server) beatCall(ctx context.Context) call {
+func (v *sinkServer) beatCall(ctx context.Context) call {
 	alive, names := v.leaseTime.Milliseconds(), 0
 	if v.formats.behind(v.config.newest) {
 		names = 1
@@ -51,7 +51,7 @@ func (v *server) beatCall(ctx context.Context) call {
 }
 
 // beaten takes the buckets that fall to this instance, as a heartbeat has told.
-func (v *server) beaten(c call, last bool) {
+func (v *sinkServer) beaten(c call, last bool) {
 	reply, err := c.StringSlice()
 	v.beating = false
 	if last {
@@ -79,7 +79,7 @@ func parsePlan(plan string) (numbers []int) {
 
 // rebalance gives back the buckets that fall to others and takes those that
 // fall to this instance and are free.
-func (v *server) rebalance(mine []int) {
+func (v *sinkServer) rebalance(mine []int) {
 	v.passed = v.passed || len(v.requested) > 0
 	for _, n := range mine {
 		if v.leases[n] == nil && !v.requested[n] {
@@ -95,7 +95,7 @@ func (v *server) rebalance(mine []int) {
 
 // heard notes whether Redis answered a heartbeat. That it answers again is logged
 // once, when it does so for all sinks.
-func (v *server) heard(err error) {
+func (v *sinkServer) heard(err error) {
 	was := v.silent
 	v.silent = err != nil
 	switch {
@@ -110,7 +110,7 @@ func (v *server) heard(err error) {
 }
 
 // stopped takes a sink out of what heard counts.
-func (v *server) stopped() {
+func (v *sinkServer) stopped() {
 	if v.silent {
 		v.silentSinks.Add(-1)
 	}

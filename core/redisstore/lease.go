@@ -17,7 +17,7 @@ var errStopping = errors.New("bucket is wanted back")
 
 // leaseRequest asks for the lease of one bucket.
 type leaseRequest struct {
-	*server
+	*sinkServer
 	call
 	number int
 	token  string
@@ -26,7 +26,7 @@ type leaseRequest struct {
 
 // lease is the right to one bucket, for a time.
 type lease struct {
-	*server
+	*sinkServer
 	bucket   *bucket
 	cancel   context.CancelCauseFunc
 	expiry   *time.Timer // ends the lease by our own clock if Redis can't be reached
@@ -39,9 +39,9 @@ type lease struct {
 }
 
 // requestLease asks for the lease of a bucket; answered is called with what comes of it.
-func (v *server) requestLease(number int) {
+func (v *sinkServer) requestLease(number int) {
 	v.requested[number] = true
-	v.queued.requests = append(v.queued.requests, &leaseRequest{server: v, number: number, token: v.config.Instance + ":" + rand.Text()[:13]})
+	v.queued.requests = append(v.queued.requests, &leaseRequest{sinkServer: v, number: number, token: v.config.Instance + ":" + rand.Text()[:13]})
 }
 
 // sendLeaseRequests sends lease requests in one round trip to each server.
@@ -56,7 +56,7 @@ func (l *loop) sendLeaseRequests(ctx context.Context, requests []*leaseRequest) 
 
 // answered deals with what Redis has answered to a lease request. After the last of several
 // it looks once more at what fell to whom meanwhile.
-func (v *server) answered(c *leaseRequest) {
+func (v *sinkServer) answered(c *leaseRequest) {
 	delete(v.requested, c.number)
 	if owned, err := c.Int(); err != nil {
 		v.warnOf(c.number, "request for the lease failed", err)
@@ -72,13 +72,13 @@ func (v *server) answered(c *leaseRequest) {
 // enter begins a lease. By our own clock it ends a lease time after the request for
 // it was sent, which is never later than Redis ends it. Leases that are renewed by one
 // call fall due together, and those of other calls at other times.
-func (v *server) enter(c *leaseRequest) {
+func (v *sinkServer) enter(c *leaseRequest) {
 	b := &bucket{store: v.Store, sink: v.sink, number: c.number, keys: v.keys.bucket(v.sink, c.number), token: c.token,
 		alarm: v.alarm, sleep: newSleeper(), woken: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	every := v.renewEvery()
 	spread := (v.phase + time.Duration(c.number/renewedTogether)*every/ticksPerRenewal) % every
-	t := &lease{server: v, bucket: b, cancel: cancel, asked: c.asked.Add(-spread)}
+	t := &lease{sinkServer: v, bucket: b, cancel: cancel, asked: c.asked.Add(-spread)}
 	t.expiry = time.AfterFunc(time.Until(c.asked.Add(v.leaseTime)), func() { cancel(core.ErrLeaseLost) })
 	v.leases[c.number] = t
 	v.owned.set(v.sink, c.number, b)
@@ -93,7 +93,7 @@ func (v *server) enter(c *leaseRequest) {
 const workPause = 500 * time.Millisecond
 
 // hold runs work on a bucket for as long as it is owned.
-func (v *server) hold(ctx context.Context, t *lease) {
+func (v *sinkServer) hold(ctx context.Context, t *lease) {
 	for ctx.Err() == nil {
 		err := v.work(ctx, t.bucket)
 		if errors.Is(err, core.ErrLeaseLost) {
@@ -119,7 +119,7 @@ func (v *server) hold(ctx context.Context, t *lease) {
 
 // release puts back what a failed work left in flight: untouched if the work never
 // got to know of it, else cut off, see core.Store.
-func (v *server) release(ctx context.Context, t *lease) {
+func (v *sinkServer) release(ctx context.Context, t *lease) {
 	var err error
 	if b := t.bucket; len(b.inFlight) == 0 {
 		err = b.settle(ctx, nil)
@@ -155,7 +155,7 @@ func (s *Store) ownCall(ctx context.Context, sink string, number int, token stri
 
 // leaveBucket is for a bucket whose work has returned. It does not wait until
 // Redis knows: the server that should tell it may not answer.
-func (v *server) leaveBucket(t *lease) {
+func (v *sinkServer) leaveBucket(t *lease) {
 	t.expiry.Stop()
 	if t.lost {
 		v.lost++
@@ -193,7 +193,7 @@ func (l *loop) renew(ctx context.Context, now time.Time) {
 		together = 1
 	}
 	var groups [][]*lease
-	for _, v := range l.servers {
+	for _, v := range l.sinks {
 		var due []*lease
 		for _, t := range v.leases {
 			if (t.failed.Load() || now.Sub(t.asked) >= l.renewEvery()) && t.renewing.CompareAndSwap(false, true) {

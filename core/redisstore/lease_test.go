@@ -81,8 +81,8 @@ func TestInstancesShareTheBuckets(t *testing.T) {
 	}
 }
 
-// byHand is a server of sink orders whose loop is run by the test.
-func byHand(t *testing.T, s *Store, work func(context.Context, core.Bucket) error) *server {
+// byHand is the sinkServer of orders whose loop is run by the test.
+func byHand(t *testing.T, s *Store, work func(context.Context, core.Bucket) error) *sinkServer {
 	t.Helper()
 	l, err := s.newLoop()
 	if err != nil {
@@ -93,8 +93,8 @@ func byHand(t *testing.T, s *Store, work func(context.Context, core.Bucket) erro
 		close(l.stop)
 		l.finish()
 	})
-	v := l.newServer("orders", work)
-	l.servers[v.sink] = v
+	v := l.newSinkServer("orders", work)
+	l.sinks[v.sink] = v
 	return v
 }
 
@@ -128,14 +128,14 @@ func ownByHand(t *testing.T, s *Store) *bucket {
 }
 
 // requestNow asks for one bucket; it tells whether the bucket is owned.
-func (v *server) requestNow(ctx context.Context, number int) bool {
+func (v *sinkServer) requestNow(ctx context.Context, number int) bool {
 	v.requestLease(number)
 	v.step(ctx)
 	return v.leases[number] != nil
 }
 
 // giveBack ends the lease of a bucket and waits until all that goes on has ended.
-func (v *server) giveBack(ctx context.Context, number int) {
+func (v *sinkServer) giveBack(ctx context.Context, number int) {
 	v.leases[number].cancel(errStopping)
 	for v.step(ctx); v.settling > 0; {
 		v.step(ctx)

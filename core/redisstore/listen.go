@@ -95,7 +95,7 @@ func (l *loop) listens(ctx context.Context, pubsub *redis.PubSub) {
 		l.heard.pubsub, l.heard.notes = pubsub, pubsub.ChannelWithSubscriptions()
 	}
 	l.heard.busy, l.heard.missing = false, false
-	if l.heard.changed && len(l.servers) > 0 {
+	if l.heard.changed && len(l.sinks) > 0 {
 		l.listen(ctx)
 	}
 }

@@ -22,13 +22,13 @@ func (c clientLog) Printf(ctx context.Context, format string, args ...any) {
 
 // warn logs what did not work. One Redis that is unreachable concerns every bucket
 // of every sink: of each text the log has a few lines a second from all of them.
-func (v *server) warn(text, where string, more ...any) {
+func (v *sinkServer) warn(text, where string, more ...any) {
 	if v.summary.First(v.config.Log, text, "", where) {
 		v.log.Warn(text, more...)
 	}
 }
 
 // warnOf is warn for trouble with one bucket.
-func (v *server) warnOf(bucket int, text string, err error) {
+func (v *sinkServer) warnOf(bucket int, text string, err error) {
 	v.warn(text, fmt.Sprintf("%s:%02d", v.sink, bucket), "bucket", bucket, "err", err)
 }

@@ -14,9 +14,9 @@ type loop struct {
 	*Store
 	leaseTime  time.Duration // of a lease
 	alarm      *alarm
-	servers    map[string]*server // by sink
+	sinks      map[string]*sinkServer // by name
 	heard      subscription
-	channel    map[string]*server // by the channels of each sink
+	channel    map[string]*sinkServer // by the channels of each sink
 	queued     queues
 	posts      chan func() // what was found out in the background
 	background sync.WaitGroup
@@ -27,7 +27,7 @@ type loop struct {
 // queues are the calls that leave when the loop has done all that it knows of, so
 // that many leave in one pipeline.
 type queues struct {
-	beats    []*server
+	beats    []*sinkServer
 	requests []*leaseRequest
 	releases []*lease
 }
@@ -37,7 +37,7 @@ func (s *Store) newLoop() (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loop{Store: s, leaseTime: s.config.Lease, alarm: alarm, servers: make(map[string]*server), channel: make(map[string]*server),
+	return &loop{Store: s, leaseTime: s.config.Lease, alarm: alarm, sinks: make(map[string]*sinkServer), channel: make(map[string]*sinkServer),
 		posts: make(chan func(), 64), stop: make(chan struct{}), ended: make(chan struct{})}, nil
 }
 
@@ -100,7 +100,7 @@ func (l *loop) post(f func()) (posted bool) {
 
 func (l *loop) turn(ctx context.Context, now time.Time) {
 	l.renew(ctx, now)
-	for _, v := range l.servers {
+	for _, v := range l.sinks {
 		v.turn(now)
 	}
 	l.probe(ctx, now)
@@ -113,10 +113,10 @@ func (l *loop) flush(ctx context.Context) {
 	l.sendBeats(ctx, q.beats)
 	l.sendLeaseRequests(ctx, q.requests)
 	l.sendReleases(ctx, q.releases)
-	for sink, v := range l.servers {
+	for sink, v := range l.sinks {
 		if v.stopping && v.finished() {
 			l.forget(sink)
-			if len(l.servers) > 0 {
+			if len(l.sinks) > 0 {
 				l.listen(ctx)
 			}
 			close(v.done)

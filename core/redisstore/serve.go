@@ -10,9 +10,9 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// server is one Serve: it keeps this instance among those that serve the sink, and
+// sinkServer is one Serve: it keeps this instance among those that serve the sink, and
 // the leases of the buckets that fall to it. Its fields belong to the loop.
-type server struct {
+type sinkServer struct {
 	*loop
 	sink      string
 	work      func(context.Context, core.Bucket) error
@@ -33,8 +33,8 @@ type server struct {
 	log       *slog.Logger
 }
 
-func (l *loop) newServer(sink string, work func(context.Context, core.Bucket) error) *server {
-	return &server{loop: l, sink: sink, work: work, phase: rand.N(l.renewEvery()), leases: make(map[int]*lease), requested: make(map[int]bool),
+func (l *loop) newSinkServer(sink string, work func(context.Context, core.Bucket) error) *sinkServer {
+	return &sinkServer{loop: l, sink: sink, work: work, phase: rand.N(l.renewEvery()), leases: make(map[int]*lease), requested: make(map[int]bool),
 		done: make(chan struct{}), log: l.config.Log.With("sink", sink, "instance", l.config.Instance)}
 }
 
@@ -45,7 +45,7 @@ func (s *Store) Serve(ctx context.Context, sink string, work func(context.Contex
 		return fmt.Errorf("serve: %w", err)
 	}
 	defer s.part(l)
-	v := l.newServer(sink, work)
+	v := l.newSinkServer(sink, work)
 	defer v.stopped()
 	taken := make(chan bool, 1)
 	inner := context.WithoutCancel(ctx)
@@ -87,11 +87,11 @@ func (s *Store) part(l *loop) {
 }
 
 // enter begins to serve a sink, unless that is served already.
-func (l *loop) enter(ctx context.Context, v *server) bool {
-	if l.servers[v.sink] != nil {
+func (l *loop) enter(ctx context.Context, v *sinkServer) bool {
+	if l.sinks[v.sink] != nil {
 		return false
 	}
-	l.servers[v.sink] = v
+	l.sinks[v.sink] = v
 	for _, name := range l.channelsOf(v.sink) {
 		l.channel[name] = v
 	}
@@ -102,7 +102,7 @@ func (l *loop) enter(ctx context.Context, v *server) bool {
 
 // forget is the end of serving a sink.
 func (l *loop) forget(sink string) {
-	delete(l.servers, sink)
+	delete(l.sinks, sink)
 	for _, name := range l.channelsOf(sink) {
 		delete(l.channel, name)
 	}
@@ -110,7 +110,7 @@ func (l *loop) forget(sink string) {
 
 // leave gives everything back. A heartbeat on its way would undo a departure, so
 // that one waits for the other.
-func (v *server) leave() {
+func (v *sinkServer) leave() {
 	v.stopping = true
 	for _, t := range v.leases {
 		t.cancel(errStopping)
@@ -119,12 +119,12 @@ func (v *server) leave() {
 }
 
 // finished tells whether nothing is left to do, and nothing owned.
-func (v *server) finished() bool {
+func (v *sinkServer) finished() bool {
 	return v.departed && !v.beating && v.settling == 0 && len(v.requested) == 0 && len(v.leases) == 0
 }
 
 // turn sends a heartbeat if it is time to, and logs what was lost.
-func (v *server) turn(now time.Time) {
+func (v *sinkServer) turn(now time.Time) {
 	if !v.silent && now.Sub(v.beatAt) < v.leaseTime/renewalsPerLease {
 		return
 	}

@@ -38,7 +38,7 @@ func TestRenewedThoughTakesHaveAllConnections(t *testing.T) {
 }
 
 // wantRenewed fails if a renewal of bucket 0 does not reach Redis.
-func wantRenewed(t *testing.T, s *Store, v *server) {
+func wantRenewed(t *testing.T, s *Store, v *sinkServer) {
 	t.Helper()
 	end := func() int64 {
 		ms, err := s.client.HGet(t.Context(), s.keys.bucket("orders", 0)[0], "until").Int64()

@@ -1,4 +1,4 @@
--- Stands before the scripts that give out sequence number.
+-- Stands before the scripts that give out sequence numbers.
 
 -- bytes4 is a number below 2^32 in four bytes, big-endian.
 local function bytes4(v)

@@ -15,7 +15,7 @@ local function number(member)
   return v
 end
 
--- behind returns the rank of the first member with due time at and an
+-- behind returns the rank of the first member with due time at and a
 -- sequence number above seq.
 local function behind(key, at, seq)
   local low = redis.call('ZCOUNT', key, '-inf', '(' .. at)

@@ -82,7 +82,7 @@ local function repeated(position, id, record, payload)
 end
 
 local touched, dues, position = prio, {}, 0
-local page, head4 = -1, nil -- what sequence number share, but for the last byte
+local page, head4 = -1, nil -- what sequence numbers share, but for the last byte
 
 local function next_number()
   seq = seq + 1

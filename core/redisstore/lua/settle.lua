@@ -42,9 +42,9 @@ local function prove()
   proven = true
 end
 
--- in_hand returns the positions of those members, each the first of width
+-- still_in_flight returns the positions of those members, each the first of width
 -- arguments from a on, that are in flight still.
-local function in_hand(p, count, a, width)
+local function still_in_flight(p, count, a, width)
   local members, at = {}, {}
   for i = 1, count do members[i] = ARGV[a + (i - 1) * width] end
   local scores = redis.call('ZMSCORE', due(p), unpack(members))
@@ -113,7 +113,7 @@ end
 
 function settle.b(p, count, a)
   prove()
-  local at = in_hand(p, count, a, 3)
+  local at = still_in_flight(p, count, a, 3)
   if #at == 0 then return a + 3 * count end
   local ids, old, members, records, failures = {}, {}, {}, {}, {}
   for i, k in ipairs(at) do old[i], ids[i] = ARGV[k], ARGV[k]:sub(6) end
@@ -142,7 +142,7 @@ end
 
 function settle.x(p, count, a)
   prove()
-  local at, members, deaths, failures = in_hand(p, count, a, 2), {}, {}, {}
+  local at, members, deaths, failures = still_in_flight(p, count, a, 2), {}, {}, {}
   for i, k in ipairs(at) do
     local j, member = 2 * i, ARGV[k]
     members[i], deaths[j - 1], deaths[j] = member, now, member
