@@ -35,6 +35,7 @@ var importRules = []importRule{
 	{"interceptors/dialect", []string{"core"}},
 	{"interceptors/source", []string{"core", "interceptors/dialect"}},
 	{"internal/auth", nil},
+	{"internal/failpoints", []string{"core"}},
 	{"internal/settings", []string{"core"}},
 	{"internal/listener", nil},
 	{"internal/apierror", []string{"core"}},

@@ -51,7 +51,7 @@ func openSinks(ctx context.Context, c *config.Config, log *slog.Logger, plugins 
 			faults = append(faults, more...)
 			continue
 		}
-		sinks = append(sinks, &core.Dispatcher{Name: s.Name, Sink: faultySink(sink), Retry: s.Retry, Timeout: s.Timeout, MaxBatch: s.MaxBatch, Log: log})
+		sinks = append(sinks, &core.Dispatcher{Name: s.Name, Sink: sink, Retry: s.Retry, Timeout: s.Timeout, MaxBatch: s.MaxBatch, Log: log})
 	}
 	if len(faults) == 0 { // else the sources would miss sinks
 		_, err := newSources(c, core.NewInterceptor(nil, c.Limits.Limits, sinks...), log)

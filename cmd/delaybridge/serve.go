@@ -16,6 +16,7 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
+	"github.com/delaybridge/delaybridge/internal/failpoints"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
@@ -93,7 +94,7 @@ func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, l
 	if err != nil {
 		return nil, nil, err
 	}
-	store := faultyStore(opened)
+	store := failpoints.Wrap(opened, sinks)
 	in := core.NewInterceptor(store, c.Limits.Limits, sinks...)
 	sources, err := newSources(c, in, log)
 	if err != nil {

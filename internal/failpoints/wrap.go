@@ -1,6 +1,8 @@
 //go:build failpoints && unix
 
-package main
+// Package failpoints lets a test break the bridge at chosen points, which the environment
+// names: see envFailpoint.
+package failpoints
 
 import (
 	"context"
@@ -9,20 +11,26 @@ import (
 	"slices"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/core/redisstore"
 )
 
-// failStore is the store with places to fail in. What it does not wrap is that
-// of the store itself, so all of its abilities stay.
+// Wrap returns store in a wrapper with places to fail in, and puts such wrappers around
+// the sinks. From then on SIGUSR1 has the process count its goroutines.
+func Wrap(store core.Store, sinks []*core.Dispatcher) core.Store {
+	countGoroutines()
+	for _, d := range sinks {
+		d.Sink = &failSink{d.Sink, readFailpoints()}
+	}
+	return &failStore{store, readFailpoints()}
+}
+
+// failStore is a store with places to fail in.
 type failStore struct {
-	*redisstore.Store
+	core.Store
 	points failpoints
 }
 
-func faultyStore(s *redisstore.Store) *failStore {
-	countGoroutines()
-	return &failStore{Store: s, points: readFailpoints()}
-}
+// Unwrap gives the abilities of the store.
+func (s *failStore) Unwrap() core.Store { return s.Store }
 
 // Park implements core.Store.
 func (s *failStore) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
@@ -107,7 +115,8 @@ type failSink struct {
 	points failpoints
 }
 
-func faultySink(s core.Sink) core.Sink { return &failSink{s, readFailpoints()} }
+// Unwrap gives the abilities of the sink.
+func (s *failSink) Unwrap() core.Sink { return s.Sink }
 
 // Deliver implements core.Sink.
 func (s *failSink) Deliver(ctx context.Context, batch []*core.Message) error {
@@ -128,20 +137,4 @@ func (s *failSink) Deliver(ctx context.Context, batch []*core.Message) error {
 		return core.Classify(core.Unknown, failed)
 	}
 	return err
-}
-
-// Check implements core.Checker.
-func (s *failSink) Check(ctx context.Context, batch []*core.Message) error {
-	if checker, ok := s.Sink.(core.Checker); ok {
-		return checker.Check(ctx, batch)
-	}
-	return nil
-}
-
-// Describe implements core.Describer.
-func (s *failSink) Describe() map[string]string {
-	if describer, ok := s.Sink.(core.Describer); ok {
-		return describer.Describe()
-	}
-	return nil
 }

@@ -1,6 +1,6 @@
 //go:build failpoints && unix
 
-package main
+package failpoints
 
 import (
 	"errors"
@@ -65,7 +65,7 @@ func readFailpoints() failpoints {
 		f, err := parseFailpoint(text)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %q: %v\n", envFailpoint, text, err)
-			os.Exit(exitConfig)
+			os.Exit(3) // the exit code for a wrong configuration
 		}
 		all = append(all, f)
 	}
