@@ -18,12 +18,19 @@ func (c *Client) Get(ctx context.Context, ref Ref) (Entry, error) {
 		return Entry{}, refused
 	}
 	var e entryJSON
-	if err := c.ask(ctx, request{method: http.MethodGet, path: path}, func(body []byte) error {
-		return json.Unmarshal(body, &e)
-	}); err != nil {
+	if err := c.read(ctx, path, &e); err != nil {
 		return Entry{}, err
 	}
 	return e.entry(), nil
+}
+
+// read has the JSON at path decoded.
+func (c *Client) read(ctx context.Context, path string, into any) error {
+	err := c.ask(ctx, request{method: http.MethodGet, path: path}, func(body []byte) error { return json.Unmarshal(body, into) })
+	if err != nil {
+		return err
+	}
+	return nil // not a nil *Error
 }
 
 // Cancel withdraws a message. If the Receipt says that it was not sent, it never

@@ -2,7 +2,10 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -127,6 +130,7 @@ func TestList(t *testing.T) {
 		{client.Query{Sinks: []string{"a", "b"}, Topic: "t"}, 99, "adgjmpsvy"},
 		{client.Query{DueAfter: at.Add(3 * time.Second), DueBefore: at.Add(6 * time.Second)}, 99, "def"},
 		{client.Query{States: []client.State{client.Dead, client.Expired}}, 99, ""},
+		{client.Query{Dead: true}, 99, ""},
 	} {
 		if got := list(test.query, test.most); got != test.want {
 			t.Errorf("%+v: got %s", test.query, got)
@@ -135,6 +139,13 @@ func TestList(t *testing.T) {
 	asked := len(d.asked())
 	if list(client.Query{PageSize: 4}, 4); len(d.asked()) != asked+1 {
 		t.Error("a page was asked for that nobody wanted")
+	}
+	page, err := c.ListPage(ctx, client.Query{PageSize: 4})
+	if err != nil || len(page.Entries) != 4 || page.Next == "" {
+		t.Errorf("got %+v, %v", page, err)
+	}
+	if got := list(client.Query{Cursor: page.Next}, 99); got != "efghijklmnopqrstuvwxy" {
+		t.Errorf("after the first page: got %s", got)
 	}
 	errs := 0
 	for _, err := range c.List(ctx, client.Query{Sinks: []string{"none"}}) {
@@ -181,13 +192,38 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("got %+v, %v", e, err)
 	}
 	var left []string
-	for e, err := range c.List(ctx, client.Query{States: []client.State{client.Dead}}) {
+	for e, err := range c.List(ctx, client.Query{Dead: true}) {
 		if left = append(left, e.ID); err != nil || e.Reason == "" || e.Error == "" || e.Attempt != 1 || !e.MayHaveBeenSent {
 			t.Errorf("got %+v, %v", e, err)
 		}
 	}
 	if !slices.Equal(left, []string{"one"}) {
 		t.Errorf("left are %v", left)
+	}
+}
+
+// TestStats: every number that the listener tells is read.
+func TestStats(t *testing.T) {
+	const stats = `{"durability":"fsync","sinks":[{"sink":"a","scheduled":1,"due":2,"dead":3,"buckets":4,"owned":5,` +
+		`"next_due":"2030-01-31T09:00:00Z","paused":"p","paused_since":"2030-01-31T09:00:00Z","details":{"k":"v"},"since_start":{` +
+		`"accepted":1,"republished":2,"repeated":3,"refused":4,"delivered":5,"retried":6,"unknown":7,"dead":8,"expired":9,` +
+		`"lateness_ms":{"p50":1.5,"p99":2.5,"max":3.5}}}],"sources":[{"source":"s","parked":1,"duplicates":2,"rejected":3,` +
+		`"skipped":4,"retried":5,"lag":6,"state":"retrying","trouble":"t","trouble_since":"2030-01-31T09:00:00Z"}]}`
+	d := newListener(t, httplistener.Config{}, &core.Dispatcher{Name: "a"}, &core.Dispatcher{Name: "b"})
+	d.first(1, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, stats)
+	})
+	var raw string
+	c := d.client(t, client.Config{Answered: func(body []byte) { raw = string(body) }})
+	all, err := c.Stats(context.Background())
+	again, jsonErr := json.Marshal(all)
+	if err != nil || jsonErr != nil || string(again) != stats || raw != stats {
+		t.Errorf("got %s, %v, %v of %s", again, err, jsonErr, raw)
+	}
+	all, err = c.Stats(context.Background())
+	if err != nil || all.Durability != "memory" || len(all.Sinks) != 2 || all.Sinks[1].Sink != "b" || !all.Sinks[1].NextDue.IsZero() || !strings.HasPrefix(raw, `{"durability":"memory"`) {
+		t.Errorf("got %+v, %v of %s", all, err, raw)
 	}
 }
 

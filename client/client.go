@@ -31,6 +31,11 @@ type Config struct {
 	// dedupe_window of the sinks.
 	Patience time.Duration
 
+	// Answered, if not nil, is given the JSON of each good answer as the bridge wrote it,
+	// which may tell more than this package reads. It is called before the call returns,
+	// from its goroutine, and must leave the bytes as they are.
+	Answered func(body []byte)
+
 	// MaxBatch and MaxBatchBytes bound one request of PublishBatch; 500 messages
 	// and 4 MiB, as the bridge's limits are unless configured otherwise. A bridge
 	// that allows less is sent less, at the cost of a refused request.
@@ -58,6 +63,7 @@ type Client struct {
 	patience      time.Duration
 	maxBatch      int
 	maxBatchBytes int
+	answered      func(body []byte)
 }
 
 // New checks the configuration and dials nothing. An error says what to change.
@@ -73,7 +79,7 @@ func New(config Config) (*Client, error) {
 		return nil, errors.New("delaybridge: Timeout, MaxBatch and MaxBatchBytes must not be negative")
 	}
 	c := &Client{
-		base: base, http: newHTTP(config),
+		base: base, http: newHTTP(config), answered: config.Answered,
 		timeout:  cmp.Or(config.Timeout, defaultTimeout),
 		patience: cmp.Or(config.Patience, defaultPatience),
 		maxBatch: cmp.Or(config.MaxBatch, defaultMaxBatch), maxBatchBytes: cmp.Or(config.MaxBatchBytes, defaultMaxBatchBytes),

@@ -21,8 +21,7 @@ var (
 	ErrUnknown      = errors.New("delaybridge: the outcome is unknown")
 )
 
-// The codes that are acted on here. The last two are also given to failures to
-// get an answer.
+// The codes that are acted on here.
 const (
 	codeInvalid     = "invalid"
 	codeTooLate     = "too_late"
@@ -34,7 +33,7 @@ const (
 
 // Error says why a call failed.
 type Error struct {
-	Status  int    // of the HTTP answer; 0 if there was none
+	Status  int    // of the HTTP answer; 0 if there was none, or nothing was asked
 	Code    string // as in the API's table of errors; empty if the answer was not delaybridge's
 	Field   string // what of the message is wrong, if one thing is
 	Message string // for people
@@ -44,9 +43,10 @@ type Error struct {
 	Unknown bool
 	Err     error // what the network or the context said; may be nil
 
-	again bool          // may be tried again
-	after time.Duration // not before
-	whole bool          // is not of one message alone
+	unavailable bool          // though the bridge did not say so
+	again       bool          // may be tried again
+	after       time.Duration // not before
+	whole       bool          // is not of one message alone
 }
 
 // Invalid is the *Error of a message with which something is wrong before it is
@@ -78,7 +78,7 @@ func (e *Error) Is(target error) bool {
 	case ErrUnknown:
 		return e.Unknown
 	case ErrUnavailable:
-		return !e.Unknown && e.oneOf(codeUnavailable, "busy", "store_full", "internal", "request_timeout", "too_many_requests")
+		return !e.Unknown && (e.unavailable || e.oneOf(codeUnavailable, "busy", "store_full", "internal", "request_timeout", "too_many_requests"))
 	case ErrInvalid:
 		return e.oneOf(codeInvalid, "malformed", codeTooLarge, "headers_too_large", "bad_cursor")
 	case ErrConflict:

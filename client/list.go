@@ -2,9 +2,7 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -12,15 +10,25 @@ import (
 
 // Query selects messages. The zero value selects all that wait.
 type Query struct {
+	// Dead selects dead letters, in place of what waits.
+	Dead  bool
 	Sinks []string // all if empty
-	// States are of Scheduled, Retrying, Delivering, or of Dead, Expired; the
-	// first three if empty.
+	// States are of Scheduled, Retrying, Delivering, or of Dead, Expired; if empty,
+	// the first three, or the last two where Dead is set.
 	States []State
 	Topic  string
 	// From DueAfter up to but not including DueBefore; of dead letters it is when
 	// they died.
 	DueAfter, DueBefore time.Time
 	PageSize            int // 1 to 500 messages a request; 100
+	// Cursor is Page.Next of the page before; empty is the first page.
+	Cursor string
+}
+
+// Page is a part of what a Query selects.
+type Page struct {
+	Entries []Entry // without their bodies; there may be none although more follow
+	Next    string  // Query.Cursor of the page that follows; empty if this is the last
 }
 
 // List walks over the messages that q selects, in order of Entry.Due, without
@@ -28,23 +36,42 @@ type Query struct {
 // be seen twice or not at all. An error ends the walk.
 func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for query := q.values(); ; {
-			page, err := c.page(ctx, query)
+		for {
+			page, err := c.ListPage(ctx, q)
 			if err != nil {
 				yield(Entry{}, err)
 				return
 			}
-			for n := range page.Messages {
-				if !yield(page.Messages[n].entry(), nil) {
+			for _, entry := range page.Entries {
+				if !yield(entry, nil) {
 					return
 				}
 			}
-			if page.NextCursor == "" {
+			if q.Cursor = page.Next; q.Cursor == "" {
 				return
 			}
-			query.Set("cursor", page.NextCursor)
 		}
 	}
+}
+
+// ListPage returns one page of what List walks over, for a caller who goes on later.
+func (c *Client) ListPage(ctx context.Context, q Query) (Page, error) {
+	path := "/v1/messages"
+	if q.Dead {
+		path = "/v1/dead"
+	}
+	var answer struct {
+		Messages   []entryJSON `json:"messages"`
+		NextCursor string      `json:"next_cursor"`
+	}
+	if err := c.read(ctx, withQuery(path, q.values()), &answer); err != nil {
+		return Page{}, err
+	}
+	page := Page{Entries: make([]Entry, len(answer.Messages)), Next: answer.NextCursor}
+	for n := range answer.Messages {
+		page.Entries[n] = answer.Messages[n].entry()
+	}
+	return page, nil
 }
 
 func (q *Query) values() url.Values {
@@ -63,18 +90,8 @@ func (q *Query) values() url.Values {
 	if q.PageSize != 0 {
 		query.Set("limit", strconv.Itoa(q.PageSize))
 	}
+	if q.Cursor != "" {
+		query.Set("cursor", q.Cursor)
+	}
 	return query
-}
-
-type pageJSON struct {
-	Messages   []entryJSON `json:"messages"`
-	NextCursor string      `json:"next_cursor"`
-}
-
-func (c *Client) page(ctx context.Context, query url.Values) (*pageJSON, *Error) {
-	page := new(pageJSON)
-	err := c.ask(ctx, request{method: http.MethodGet, path: withQuery("/v1/messages", query)}, func(body []byte) error {
-		return json.Unmarshal(body, page)
-	})
-	return page, err
 }

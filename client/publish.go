@@ -146,6 +146,7 @@ func goneWith(batches []*batch) *Error {
 func giveUp(batches []*batch, err *Error) {
 	for _, p := range batches {
 		unsent := *err
+		unsent.unavailable = err.unavailable || err.Unknown
 		if unsent.Unknown = false; unsent.Code == codeUnknown {
 			unsent.Code = codeUnavailable
 		}

@@ -62,7 +62,7 @@ func (c *Client) send(ctx context.Context, r request) ([]byte, *Error) {
 	if err != nil {
 		return nil, c.noAnswer(ctx, r, err)
 	}
-	return answer(r, response, body)
+	return c.answer(r, response, body)
 }
 
 // ended is the error of a call whose context ended before anything was sent.
@@ -75,19 +75,16 @@ func (c *Client) noAnswer(ctx context.Context, r request, err error) *Error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // it repeats method and URL
 	}
-	e := &Error{Code: codeUnknown, Message: "no answer from " + c.base, Err: err, Unknown: true, again: true}
+	e := &Error{Message: "ask " + c.base, Err: err, Unknown: !r.reads(), unavailable: true, again: true}
 	switch {
 	case ctx.Err() != nil:
 		e.Err, e.again = ctx.Err(), false
 	case wrongPeer(err):
-		e.Code, e.Unknown, e.again = "", false, false
+		e.Unknown, e.unavailable, e.again = false, false, false
 	case dialing(err):
-		e.Code, e.Unknown = codeUnavailable, false
+		e.Unknown = false
 	case errors.Is(err, context.DeadlineExceeded):
-		e.Err = fmt.Errorf("none within %s", c.timeout) // not the caller's deadline
-	}
-	if r.reads() && e.Unknown {
-		e.Code, e.Unknown = codeUnavailable, false
+		e.Err = fmt.Errorf("no answer within %s", c.timeout) // not the caller's deadline
 	}
 	return e
 }
@@ -107,9 +104,12 @@ func wrongPeer(err error) bool {
 
 // answer tells a good answer from a problem, and both from one that is not the
 // bridge's.
-func answer(r request, response *http.Response, body []byte) ([]byte, *Error) {
+func (c *Client) answer(r request, response *http.Response, body []byte) ([]byte, *Error) {
 	form, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	if response.StatusCode/100 == 2 && (form == formJSON || form == formNDJSON) && len(body) <= maxReply {
+		if c.answered != nil {
+			c.answered(body)
+		}
 		return body, nil
 	}
 	if form == "application/problem+json" {
@@ -118,7 +118,7 @@ func answer(r request, response *http.Response, body []byte) ([]byte, *Error) {
 			return nil, e
 		}
 	}
-	return nil, foreign(r, response)
+	return nil, c.foreign(r, response)
 }
 
 // problemJSON is an error as the bridge tells it.
@@ -157,17 +157,13 @@ func again(status int) bool {
 
 // foreign is for what a proxy says, or something else that is at the URL. Where
 // a proxy gave up waiting, the bridge may have done what was asked.
-func foreign(r request, response *http.Response) *Error {
-	e := &Error{Status: response.StatusCode, again: again(response.StatusCode), after: retryAfter(response)}
-	e.Message = fmt.Sprintf("the answer was %s and not delaybridge's", response.Status)
-	e.Unknown = !r.reads() && (response.StatusCode >= 500 || response.StatusCode < 300)
-	switch {
-	case e.Unknown:
-		e.Code = codeUnknown
-	case e.again:
-		e.Code = codeUnavailable
+func (c *Client) foreign(r request, response *http.Response) *Error {
+	later := again(response.StatusCode)
+	return &Error{
+		Status: response.StatusCode, Message: fmt.Sprintf("ask %s: it answered %s and not as delaybridge does", c.base, response.Status),
+		Unknown:     !r.reads() && (response.StatusCode >= 500 || response.StatusCode < 300),
+		unavailable: later, again: later, after: retryAfter(response),
 	}
-	return e
 }
 
 func retryAfter(response *http.Response) time.Duration {

@@ -240,6 +240,32 @@ func TestContextEndsTries(t *testing.T) {
 	}
 }
 
+// TestErrorText: an error has a code only if the bridge gave it one.
+func TestErrorText(t *testing.T) {
+	tests := map[string]struct {
+		answer any
+		want   string
+	}{
+		"no answer": {errReset, "ask http://bridge: read: reset; it may have been done all the same"},
+		"no bridge": {errRefused, "ask http://bridge: dial: refused"},
+		"a proxy":   {"502 text/html - <p>", "ask http://bridge: it answered 502 Bad Gateway and not as delaybridge does; it may have been done all the same"},
+		"its own":   {problemText(503, "-", "store_full", "false"), "d [store_full]"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := client.New(client.Config{URL: "http://bridge", Patience: -1, HTTP: &http.Client{Transport: &script{answers: []any{test.answer}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.Publish(context.Background(), client.Message{ID: "i", Topic: "t"})
+			e, ok := errors.AsType[*client.Error](err)
+			if !ok || e.Error() != "delaybridge: "+test.want || (e.Code != "") != (name == "its own") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestCancelledContextSendsNothing(t *testing.T) {
 	d, c := fixture(t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"net/http"
-
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/client"
 )
 
 func (a *app) cancelCommand() *cobra.Command {
@@ -13,5 +13,5 @@ func (a *app) cancelCommand() *cobra.Command {
 		Long: `Cancel parked messages. A message that is being delivered, or has been delivered,
 stays as it is: exit code 6.`,
 		Example: "  delaybridge cancel order-42\n  delaybridge cancel --sink orders --key 42 order-42",
-	}, http.MethodDelete, "/v1/messages/%s")
+	}, (*client.Client).Cancel)
 }

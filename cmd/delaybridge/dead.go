@@ -1,9 +1,9 @@
 package main
 
 import (
-	"net/http"
-
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/client"
 )
 
 func (a *app) deadCommand() *cobra.Command {
@@ -17,16 +17,16 @@ func (a *app) deadCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List dead letters, oldest first",
 		Example: "  delaybridge dead list --sink orders --state expired",
-	}, "/v1/dead", "dead", "expired")
+	}, client.Query{Dead: true}, client.Dead, client.Expired)
 	redrive := a.actCommand(&cobra.Command{
 		Use:     "redrive ID...",
 		Short:   "Send dead letters again, with all attempts available",
 		Example: "  delaybridge dead redrive order-42",
-	}, http.MethodPost, "/v1/dead/%s/redrive")
+	}, (*client.Client).Redrive)
 	discard := a.actCommand(&cobra.Command{
 		Use:     "discard ID...",
 		Short:   "Remove dead letters permanently",
 		Example: "  delaybridge dead discard order-42",
-	}, http.MethodDelete, "/v1/dead/%s")
+	}, (*client.Client).Discard)
 	return group(cmd, list, redrive, discard)
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"net/http"
-
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/client"
 )
 
 func (a *app) deliverNowCommand() *cobra.Command {
@@ -11,5 +11,5 @@ func (a *app) deliverNowCommand() *cobra.Command {
 		Use:     "deliver-now ID...",
 		Short:   "Make parked messages due now",
 		Example: "  delaybridge deliver-now order-42",
-	}, http.MethodPost, "/v1/messages/%s/deliver-now")
+	}, (*client.Client).DeliverNow)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
@@ -70,9 +69,6 @@ func (a *app) exitCode(err error) int {
 	if c, ok := errors.AsType[*codedError](err); ok {
 		return c.code
 	}
-	if p, ok := errors.AsType[*problem](err); ok {
-		return p.exitCode()
-	}
 	_, isFaults := errors.AsType[config.Faults](err)
 	switch {
 	case isFaults:
@@ -92,23 +88,6 @@ func (a *app) wasInterrupted() bool {
 	default:
 		return false
 	}
-}
-
-// exitCode of what the server answered.
-func (p *problem) exitCode() int {
-	switch p.Status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusRequestHeaderFieldsTooLarge:
-		return exitUsage
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return exitDenied
-	case http.StatusNotFound:
-		return exitNotFound
-	case http.StatusConflict:
-		return exitConflict
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		return exitUnreachable
-	}
-	return exitFailed
 }
 
 // errorText is how an error is printed. The faults of a configuration stand for

@@ -85,15 +85,15 @@ failed, 8 denied, 130 interrupted.`,
 	}
 	root.AddGroup(&cobra.Group{ID: "serve", Title: "Run the bridge:"}, &cobra.Group{ID: "client", Title: "Talk to a running bridge:"})
 	serve := []*cobra.Command{a.devCommand(), a.serveCommand(), a.configCommand(), a.storeCommand()}
-	client := []*cobra.Command{a.sendCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.rescheduleCommand(),
+	talk := []*cobra.Command{a.sendCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.rescheduleCommand(),
 		a.deliverNowCommand(), a.deadCommand(), a.statsCommand()}
 	for _, c := range serve {
 		c.GroupID = "serve"
 	}
-	for _, c := range client {
+	for _, c := range talk {
 		c.GroupID = "client"
 	}
-	root.AddCommand(append(append(serve, client...), a.pluginCommand(), a.versionCommand())...)
+	root.AddCommand(append(append(serve, talk...), a.pluginCommand(), a.versionCommand())...)
 	return root
 }
 

@@ -1,24 +1,24 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/client"
+	"github.com/delaybridge/delaybridge/core"
 )
 
 // sendFlags are the message as the command line gives it.
 type sendFlags struct {
-	message           newMessage
-	key               string
+	message           client.Message
+	due               dueFlags
+	ttl, key          string
 	body, bodyFile    string
 	headers, options  []string
 	hasKey, hasInline bool
@@ -46,11 +46,14 @@ duplicate.`,
 		if err := f.complete(a.stdin); err != nil {
 			return err
 		}
-		answer, err := s.call(ctx, http.MethodPost, "/v1/messages", nil, f.message)
-		if err != nil {
-			return f.doubt(err)
+		receipt, err := s.Publish(ctx, f.message)
+		if errors.Is(err, client.ErrUnknown) {
+			return explain(err, "; to be sure, send it again with --id "+receipt.ID)
 		}
-		return s.receipt(answer)
+		if err != nil {
+			return err
+		}
+		return s.receipt(receipt)
 	})
 }
 
@@ -59,17 +62,14 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&m.Sink, "sink", "", "name of the sink; needed if several are configured")
 	flags.StringVar(&m.Topic, "topic", "", "topic, queue or routing key in the sink")
 	flags.StringVar(&m.ID, "id", "", "id of the message (default: a new one, printed; sending again with it is safe)")
-	flags.StringVar(&m.Delay, "delay", "", "delay from acceptance, such as 500ms, 10s, 1h30m, 7d")
-	flags.StringVar(&m.DeliverAt, "deliver-at", "", "delivery time as RFC 3339 with offset, such as 2030-01-31T09:00:00Z")
-	flags.StringVar(&m.TTL, "ttl", "", "time from acceptance after which the message expires, such as 1h")
+	f.due.add(cmd, "delay from acceptance")
+	flags.StringVar(&f.ttl, "ttl", "", "time from acceptance after which the message expires, such as 1h")
 	flags.IntVar(&m.Priority, "priority", 0, "priority from 0 to 9; due messages leave highest first")
 	flags.StringVar(&f.key, "key", "", "key of the message, for order and partitioning")
 	flags.StringVar(&f.body, "body", "", "body of the message")
 	flags.StringVar(&f.bodyFile, "body-file", "", "path of a file with the body; - is standard input")
 	flags.StringArrayVar(&f.headers, "header", nil, "header as name=value; can be repeated, order is kept")
 	flags.StringArrayVar(&f.options, "option", nil, "option of the sink, or retry.*, as name=value; can be repeated")
-	cmd.MarkFlagsMutuallyExclusive("delay", "deliver-at")
-	cmd.MarkFlagsOneRequired("delay", "deliver-at")
 	cmd.MarkFlagsMutuallyExclusive("body", "body-file")
 	_ = cmd.MarkFlagRequired("topic") // it fails only for a flag that does not exist
 	for _, name := range []string{"sink", "topic", "id", "delay", "deliver-at", "ttl", "priority", "key", "body", "header", "option"} {
@@ -77,51 +77,39 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// doubt adds to an error that leaves it open whether the message is stored how to
-// make sure.
-func (f *sendFlags) doubt(err error) error {
-	p, answered := errors.AsType[*problem](err)
-	if !answered {
-		return fmt.Errorf("%w; it may be stored or not: to be sure, send it again with --id %s", err, f.message.ID)
-	}
-	p.ID = cmp.Or(p.ID, f.message.ID)
-	return err
-}
-
-// complete makes the message out of the flags.
+// complete makes the message out of the flags that are not yet in it.
 func (f *sendFlags) complete(stdin io.Reader) error {
-	if f.message.ID == "" {
-		f.message.ID = rand.Text()
-	}
-	if f.hasKey {
-		if !utf8.ValidString(f.key) {
-			return usageError("--key is not UTF-8")
-		}
-		f.message.Key = &f.key
-	}
-	for _, text := range f.headers {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok || !utf8.ValidString(text) {
-			return usageError("--header must be name=value in UTF-8")
-		}
-		f.message.Headers = append(f.message.Headers, header{Name: name, Value: &value})
-	}
-	for _, text := range f.options {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok || !utf8.ValidString(text) {
-			return usageError("--option must be name=value in UTF-8")
-		}
-		if f.message.Options == nil {
-			f.message.Options = make(map[string]string)
-		}
-		f.message.Options[name] = value
-	}
-	body, err := f.readBody(stdin)
+	m := &f.message
+	due, err := f.due.when()
 	if err != nil {
 		return err
 	}
-	f.message.setBody(body)
-	return nil
+	m.Delay, m.DeliverAt = due.After, due.At
+	if m.TTL, err = parsed("ttl", f.ttl, core.ParseDuration); err != nil {
+		return err
+	}
+	if f.hasKey {
+		m.Key = []byte(f.key)
+	}
+	for _, text := range f.headers {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return usageError("--header must be name=value")
+		}
+		m.Headers = append(m.Headers, client.Header{Name: name, Value: []byte(value)})
+	}
+	for _, text := range f.options {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return usageError("--option must be name=value")
+		}
+		if m.Options == nil {
+			m.Options = make(map[string]string)
+		}
+		m.Options[name] = value
+	}
+	m.Body, err = f.readBody(stdin)
+	return err
 }
 
 // maxSendBody is more than any bridge takes; it says how large.

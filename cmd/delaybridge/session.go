@@ -7,13 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
+	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/client"
+	"github.com/delaybridge/delaybridge/core"
 )
 
 const (
@@ -22,11 +26,12 @@ const (
 	envToken   = "DELAYBRIDGE_TOKEN"
 )
 
-// session is what a client command works with: the server, and where its
+// session is what a client command works with: the bridge, and where its
 // answers go.
 type session struct {
-	*client
+	*client.Client
 	printer
+	answer json.RawMessage // the last one, as the bridge wrote it
 }
 
 // sessionFlags are the flags that all client commands have.
@@ -48,7 +53,7 @@ func (a *app) clientCommand(cmd *cobra.Command, do func(ctx context.Context, s *
 		if err != nil {
 			return err
 		}
-		return do(cmd.Context(), s, args)
+		return explain(do(cmd.Context(), s, args), "")
 	})
 	return cmd
 }
@@ -69,12 +74,66 @@ func (a *app) session(f sessionFlags) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := cmp.Or(f.url, os.Getenv(envURL), defaultURL)
-	c, err := newClient(base, cmp.Or(f.token, os.Getenv(envToken)), f.timeout)
-	if err != nil {
-		return nil, err
+	if f.timeout <= 0 {
+		return nil, usageError("the timeout must be more than 0s")
 	}
-	return &session{c, out}, nil
+	s := &session{printer: out}
+	s.Client, err = client.New(client.Config{
+		URL: cmp.Or(f.url, os.Getenv(envURL), defaultURL), Token: cmp.Or(f.token, os.Getenv(envToken)),
+		Timeout: f.timeout, Patience: -1, // who is at the terminal decides whether to try again
+		Answered: func(body []byte) { s.answer = body },
+	})
+	if err != nil {
+		return nil, usageError(strings.TrimPrefix(err.Error(), "delaybridge: "))
+	}
+	return s, nil
+}
+
+// explain words an error of the client for the terminal, with its exit code. hint
+// goes before the code of the API.
+func explain(err error, hint string) error {
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return err
+	}
+	text := e.Message
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	if e.State != "" {
+		text += ", it is " + string(e.State)
+	}
+	text += hint
+	if e.Code != "" {
+		text += " [" + e.Code + "]"
+	}
+	return coded(clientExitCode(e), errors.New(escape(text)))
+}
+
+func clientExitCode(e *client.Error) int {
+	switch {
+	case errors.Is(e, context.Canceled):
+		return exitInterrupted
+	case errors.Is(e, client.ErrInvalid):
+		return exitUsage
+	case e.Status == 0:
+		return exitUnreachable
+	case e.Code == "": // another server
+		return exitFailed
+	}
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusRequestHeaderFieldsTooLarge:
+		return exitUsage
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return exitDenied
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusConflict:
+		return exitConflict
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return exitUnreachable
+	}
+	return exitFailed
 }
 
 // refFlags tell apart messages that share an ID.
@@ -85,25 +144,18 @@ func (f *refFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.key, "key", "", "key of the message; needed if several messages with different keys have the id")
 }
 
-func (f *refFlags) query(cmd *cobra.Command) url.Values {
-	query := url.Values{}
-	if f.sink != "" {
-		query.Set("sink", f.sink)
+func (f *refFlags) ref(cmd *cobra.Command, id string) client.Ref {
+	ref := client.Ref{ID: id, Sink: f.sink}
+	if cmd.Flags().Changed("key") {
+		ref.Key = []byte(f.key)
 	}
-	switch {
-	case !cmd.Flags().Changed("key"):
-	case utf8.ValidString(f.key):
-		query.Set("key", f.key)
-	default:
-		query.Set("key_base64", base64.StdEncoding.EncodeToString([]byte(f.key)))
-	}
-	return query
+	return ref
 }
 
 // actCommand makes a command that does one thing to each message named.
-func (a *app) actCommand(cmd *cobra.Command, method, pathFormat string) *cobra.Command {
-	var ref refFlags
-	ref.add(cmd)
+func (a *app) actCommand(cmd *cobra.Command, act func(*client.Client, context.Context, client.Ref) (client.Receipt, error)) *cobra.Command {
+	var f refFlags
+	f.add(cmd)
 	cmd.Args = func(cmd *cobra.Command, ids []string) error {
 		if len(ids) == 0 {
 			return usageError(cmd.CommandPath() + " needs the ID of at least one message")
@@ -113,11 +165,11 @@ func (a *app) actCommand(cmd *cobra.Command, method, pathFormat string) *cobra.C
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return a.clientCommand(cmd, func(ctx context.Context, s *session, ids []string) error {
 		return a.forEach(ids, func(id string) error {
-			answer, err := s.call(ctx, method, fmt.Sprintf(pathFormat, url.PathEscape(id)), ref.query(cmd), nil)
+			receipt, err := act(s.Client, ctx, f.ref(cmd, id))
 			if err != nil {
 				return err
 			}
-			return s.receipt(answer)
+			return s.receipt(receipt)
 		})
 	})
 }
@@ -132,12 +184,12 @@ func (a *app) forEach(ids []string, act func(id string) error) error {
 		if err == nil {
 			continue
 		}
-		_, ofMessage := errors.AsType[*problem](err)
-		if len(ids) == 1 || !ofMessage {
+		e, ok := errors.AsType[*client.Error](err)
+		if ofMessage := ok && e.Code != ""; len(ids) == 1 || !ofMessage {
 			return err
 		}
 		failed = true
-		fmt.Fprintf(a.stderr, "delaybridge: %s: %s\n", escape(id), escape(err.Error()))
+		fmt.Fprintf(a.stderr, "delaybridge: %s: %s\n", escape(id), explain(err, ""))
 	}
 	if failed {
 		return coded(exitConflict, errReported)
@@ -146,20 +198,49 @@ func (a *app) forEach(ids []string, act func(id string) error) error {
 }
 
 // receipt prints what became of one message.
-func (s *session) receipt(answer json.RawMessage) error {
+func (s *session) receipt(r client.Receipt) error {
 	if s.json {
-		return s.raw(answer)
+		return s.raw(s.answer)
 	}
-	var r receipt
-	if err := json.Unmarshal(answer, &r); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	rows := [][2]string{{"id", r.ID}, {"sink", r.Sink}, {"state", r.State}, {"deliver_at", r.DeliverAt}, {"durability", r.Durability}}
+	rows := [][2]string{{"id", r.ID}, {"sink", r.Sink}, {"state", string(r.State)}, {"deliver_at", timeText(r.DeliverAt)}, {"durability", r.Durability}}
 	if r.Duplicate {
 		rows = append(rows, [2]string{"duplicate", "true: this message was accepted before"})
 	}
 	if r.Attempt > 0 {
 		rows = append(rows, [2]string{"attempts", fmt.Sprintf("%d: it may have been delivered", r.Attempt)})
 	}
-	return s.pairs(slices.DeleteFunc(rows, func(row [2]string) bool { return row[1] == "" }))
+	return s.pairs(withValues(rows))
+}
+
+// withValues leaves out the rows that have none.
+func withValues(rows [][2]string) [][2]string {
+	return slices.DeleteFunc(rows, func(row [2]string) bool { return row[1] == "" })
+}
+
+// timeText is t as the bridge writes it.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(core.TimeFormat)
+}
+
+// bytesText is text as it is, and other bytes in base64.
+func bytesText(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return "base64 " + base64.StdEncoding.EncodeToString(b)
+}
+
+// parsed reads a flag as the bridge would read the field of that name; an empty one
+// is zero.
+func parsed[T any](field, text string, parse func(string) (T, error)) (value T, err error) {
+	if text == "" {
+		return value, nil
+	}
+	if value, err = parse(text); err != nil {
+		return value, client.Invalid(field, "%v", err)
+	}
+	return value, nil
 }

@@ -2,44 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/client"
 )
-
-// stats is what GET /v1/stats answers.
-type stats struct {
-	Durability string        `json:"durability"`
-	Sinks      []sinkStats   `json:"sinks"`
-	Sources    []sourceStats `json:"sources"`
-}
-
-type sinkStats struct {
-	Sink       string            `json:"sink"`
-	Scheduled  int               `json:"scheduled"`
-	Due        int               `json:"due"`
-	Dead       int               `json:"dead"`
-	Buckets    int               `json:"buckets"`
-	Owned      int               `json:"owned"`
-	NextDue    string            `json:"next_due"`
-	Paused     string            `json:"paused"`
-	Details    map[string]string `json:"details"`
-	SinceStart struct {
-		Accepted   int `json:"accepted"`
-		Delivered  int `json:"delivered"`
-		Retried    int `json:"retried"`
-		LatenessMS struct {
-			P50 float64 `json:"p50"`
-			P99 float64 `json:"p99"`
-		} `json:"lateness_ms"`
-	} `json:"since_start"`
-}
 
 func (a *app) statsCommand() *cobra.Command {
 	return a.clientCommand(&cobra.Command{
@@ -52,18 +24,14 @@ that sinks report, such as the state of a plugin.`,
 		Example: "  delaybridge stats\n  delaybridge stats -o json",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, s *session, _ []string) error {
-		answer, err := s.call(ctx, http.MethodGet, "/v1/stats", nil, nil)
+		all, err := s.Stats(ctx)
 		if err != nil {
 			return err
 		}
 		if s.json {
-			return s.raw(answer)
+			return s.raw(s.answer)
 		}
-		var all stats
-		if err := json.Unmarshal(answer, &all); err != nil {
-			return fmt.Errorf("read the answer: %w", err)
-		}
-		if err := s.table(all.rows()); err != nil {
+		if err := s.table(sinkRows(all.Sinks)); err != nil {
 			return err
 		}
 		if err := s.sources(all.Sources); err != nil {
@@ -73,20 +41,21 @@ that sinks report, such as the state of a plugin.`,
 	})
 }
 
-type sourceStats struct {
-	Source     string `json:"source"`
-	Parked     int    `json:"parked"`
-	Duplicates int    `json:"duplicates"`
-	Rejected   int    `json:"rejected"`
-	Skipped    int    `json:"skipped"`
-	Retried    int    `json:"retried"`
-	Lag        *int   `json:"lag"`
-	State      string `json:"state"`
-	Trouble    string `json:"trouble"`
+func sinkRows(sinks []client.SinkStats) [][]string {
+	rows := [][]string{{"SINK", "PARKED", "DUE", "DEAD", "BUCKETS", "OWNED", "NEXT DUE", "ACCEPTED", "DELIVERED", "RETRIED", "P50 LATE", "P99 LATE", "PAUSED"}}
+	for _, one := range sinks {
+		did := one.SinceStart
+		rows = append(rows, []string{one.Sink, strconv.Itoa(one.Scheduled), strconv.Itoa(one.Due), strconv.Itoa(one.Dead),
+			strconv.Itoa(one.Buckets), strconv.Itoa(one.Owned), timeText(one.NextDue), count(did.Accepted), count(did.Delivered), count(did.Retried),
+			fmt.Sprintf("%.1fms", did.LatenessMS.P50), fmt.Sprintf("%.1fms", did.LatenessMS.P99), shorten(one.Paused, 60)})
+	}
+	return rows
 }
 
+func count(n uint64) string { return strconv.FormatUint(n, 10) }
+
 // sources prints what the sources of the instance have done, if it has any.
-func (s *session) sources(all []sourceStats) error {
+func (s *session) sources(all []client.SourceStats) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -94,10 +63,10 @@ func (s *session) sources(all []sourceStats) error {
 	for _, i := range all {
 		lag := "unknown"
 		if i.Lag != nil {
-			lag = strconv.Itoa(*i.Lag)
+			lag = strconv.FormatInt(*i.Lag, 10)
 		}
-		rows = append(rows, []string{i.Source, strconv.Itoa(i.Parked), strconv.Itoa(i.Duplicates), strconv.Itoa(i.Rejected),
-			strconv.Itoa(i.Skipped), strconv.Itoa(i.Retried), lag, i.State, shorten(i.Trouble, 120)})
+		rows = append(rows, []string{i.Source, count(i.Parked), count(i.Duplicates), count(i.Rejected),
+			count(i.Skipped), count(i.Retried), lag, i.State, shorten(i.Trouble, 120)})
 	}
 	if err := s.print("\n"); err != nil {
 		return err
@@ -106,7 +75,7 @@ func (s *session) sources(all []sourceStats) error {
 }
 
 // details prints what sinks tell about themselves, if any does.
-func (s *session) details(sinks []sinkStats) error {
+func (s *session) details(sinks []client.SinkStats) error {
 	rows := [][]string{{"SINK", "DETAILS"}}
 	for _, one := range sinks {
 		var details []string
@@ -124,21 +93,4 @@ func (s *session) details(sinks []sinkStats) error {
 		return err
 	}
 	return s.table(rows)
-}
-
-func (s *stats) rows() [][]string {
-	rows := [][]string{{"SINK", "PARKED", "DUE", "DEAD", "BUCKETS", "OWNED", "NEXT DUE", "ACCEPTED", "DELIVERED", "RETRIED", "P50 LATE", "P99 LATE", "PAUSED"}}
-	for _, one := range s.Sinks {
-		did := one.SinceStart
-		row := []string{one.Sink}
-		for _, n := range []int{one.Scheduled, one.Due, one.Dead, one.Buckets, one.Owned} {
-			row = append(row, strconv.Itoa(n))
-		}
-		row = append(row, one.NextDue)
-		for _, n := range []int{did.Accepted, did.Delivered, did.Retried} {
-			row = append(row, strconv.Itoa(n))
-		}
-		rows = append(rows, append(row, fmt.Sprintf("%.1fms", did.LatenessMS.P50), fmt.Sprintf("%.1fms", did.LatenessMS.P99), shorten(one.Paused, 60)))
-	}
-	return rows
 }

@@ -23,7 +23,7 @@ import (
 type fake struct {
 	status      int
 	contentType string
-	body        string
+	body        string // empty: a receipt of the message that the request names
 	asked       []string
 	sent        []string
 	tokens      []string
@@ -39,7 +39,19 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "/elsewhere")
 	}
 	w.WriteHeader(f.status)
+	if f.body == "" {
+		f.body = receiptOf(r, body)
+	}
 	io.WriteString(w, f.body)
+}
+
+func receiptOf(r *http.Request, body []byte) string {
+	var m struct{ ID string }
+	json.Unmarshal(body, &m)
+	if parts := strings.Split(r.URL.EscapedPath(), "/"); m.ID == "" && len(parts) > 3 {
+		m.ID, _ = neturl.PathUnescape(parts[3])
+	}
+	return fmt.Sprintf(`{"id":%q,"state":"scheduled"}`, m.ID)
 }
 
 // ask runs a client command against f.
@@ -65,7 +77,7 @@ func TestRequests(t *testing.T) {
 		{[]string{"cancel", "--key", "", "x"}, "DELETE /v1/messages/x?key=", ""},
 		{[]string{"cancel", "--key", "\xff", "x"}, "DELETE /v1/messages/x?key_base64=%2Fw%3D%3D", ""},
 		{[]string{"deliver-now", "x"}, "POST /v1/messages/x/deliver-now", ""},
-		{[]string{"reschedule", "x", "--delay", "2h"}, "PATCH /v1/messages/x", `{"delay":"2h"}`},
+		{[]string{"reschedule", "x", "--delay", "2h"}, "PATCH /v1/messages/x", `{"delay":"2h0m0s"}`},
 		{[]string{"reschedule", "x", "--deliver-at", at}, "PATCH /v1/messages/x", `{"deliver_at":"2030-01-31T09:00:00Z"}`},
 		{[]string{"get", "x"}, "GET /v1/messages/x", ""},
 		{[]string{"list"}, "GET /v1/messages?limit=100", ""},
@@ -78,11 +90,11 @@ func TestRequests(t *testing.T) {
 		{[]string{"send", "--topic", "t", "--id", "i", "--delay", "1s"}, "POST /v1/messages", `{"id":"i","topic":"t","body":"from stdin","delay":"1s"}`},
 		{[]string{"send", "--sink", "s", "--topic", "t", "--id", "i", "--deliver-at", at, "--ttl", "2h", "--priority", "3", "--key", "", "--body", "\xff", "--header", "a=1=2", "--header", "a=", "--option", "o=p"},
 			"POST /v1/messages",
-			`{"id":"i","sink":"s","topic":"t","key":"","headers":[{"name":"a","value":"1=2"},{"name":"a","value":""}],"body_base64":"/w==","ttl":"2h","priority":3,"options":{"o":"p"},"deliver_at":"2030-01-31T09:00:00Z"}`},
+			`{"id":"i","topic":"t","sink":"s","key":"","headers":[{"name":"a","value":"1=2"},{"name":"a","value":""}],"body_base64":"/w==","deliver_at":"2030-01-31T09:00:00Z","ttl":"2h0m0s","priority":3,"options":{"o":"p"}}`},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
-			f := &fake{status: http.StatusOK, contentType: "application/json", body: "{}"}
+			f := &fake{status: http.StatusOK, contentType: "application/json"}
 			t.Setenv(envToken, "secret-secret-secret")
 			code, _, stderr := ask(t, f, tt.args...)
 			if code != exitOK {
@@ -150,7 +162,7 @@ func TestAnswersBecomeExitCodes(t *testing.T) {
 		{"not found", problem(404, ""), exitNotFound, "delaybridge: it is so [c]\n"},
 		{"too late", problem(409, `,"state":"delivering"`), exitConflict, "delaybridge: it is so, it is delivering [c]\n"},
 		{"unavailable", problem(503, `,"stored":false`), exitUnreachable, "delaybridge: it is so [c]\n"},
-		{"unknown", problem(503, `,"stored":"unknown","id":"x1"`), exitUnreachable, "delaybridge: it is so; to be sure, send it again with --id x1 [c]\n"},
+		{"send: unknown", problem(503, `,"stored":"unknown","id":"x1"`), exitUnreachable, "delaybridge: it is so; to be sure, send it again with --id x1 [c]\n"},
 		{"failed", problem(500, ""), exitFailed, "delaybridge: it is so [c]\n"},
 		{"hostile", problem(400, `,"state":"\u001b[2J\u009b\n\u202e"`), exitUsage, "delaybridge: it is so, it is \\x1b[2J\\u009b\\n\\u202e [c]\n"},
 		{"another server", &fake{status: 404, contentType: "text/html", body: "<h1>\x1b[2J"}, exitFailed,
@@ -158,17 +170,21 @@ func TestAnswersBecomeExitCodes(t *testing.T) {
 		{"another server that is content", &fake{status: 200, contentType: "text/html", body: "{}"}, exitFailed,
 			"delaybridge: ask URL: it answered 200 OK and not as delaybridge does\n"},
 		{"not JSON", &fake{status: 200, contentType: "application/json", body: "{"}, exitFailed,
-			"delaybridge: ask URL: it answered 200 OK and not as delaybridge does\n"},
+			"delaybridge: read the answer: not a receipt: unexpected end of JSON input\n"},
 		{"other status within", &fake{status: 500, contentType: "application/problem+json", body: `{"status":404}`}, exitFailed,
 			"delaybridge: ask URL: it answered 500 Internal Server Error and not as delaybridge does\n"},
 		{"redirect", &fake{status: 302, contentType: "text/plain"}, exitFailed,
 			"delaybridge: ask URL: it answered 302 Found and not as delaybridge does\n"},
 		{"other shape", &fake{status: 200, contentType: "application/json", body: `[1]`}, exitFailed,
-			"delaybridge: read the answer: json: cannot unmarshal array into Go value of type main.receipt\n"},
+			"delaybridge: read the answer: not a receipt: json: cannot unmarshal array into Go value of type client.receiptJSON\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			code, stdout, stderr := ask(t, tt.fake, "cancel", "x")
+			args := []string{"cancel", "x"}
+			if strings.HasPrefix(tt.name, "send") {
+				args = []string{"send", "--topic", "t", "--delay", "1s", "--id", "x1"}
+			}
+			code, stdout, stderr := ask(t, tt.fake, args...)
 			if diff := cmp.Diff([]any{tt.code, "", tt.stderr}, []any{code, stdout, stderr}); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
