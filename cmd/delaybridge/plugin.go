@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 
@@ -19,32 +18,13 @@ docs/plugins.md is the guide.`,
 	}, a.pluginNewCommand(), a.pluginVerifyCommand(), a.pluginInfoCommand())
 }
 
-// program is a plugin as the host's configuration names it.
-type program struct {
-	Command string            `json:"command"`
-	Args    []string          `json:"args,omitempty"`
-	Env     map[string]string `json:"env,omitempty"`
-	MTLS    bool              `json:"mtls"`
-	Config  json.RawMessage   `json:"config,omitempty"`
-}
-
-// newProgram takes a path that may be relative.
-func newProgram(path string, args []string, mtls bool) (program, error) {
-	absolute, err := filepath.Abs(path)
+// absolute is for the path of a program, which is executed in other directories.
+func absolute(path string) (string, error) {
+	path, err := filepath.Abs(path)
 	if err != nil {
-		return program{}, fmt.Errorf("find %s: %w", path, err)
+		return "", fmt.Errorf("find the program: %w", err)
 	}
-	return program{Command: absolute, Args: args, MTLS: mtls}, nil
-}
-
-// with is the configuration of a sink of this plugin, which gets config.
-func (p program) with(config json.RawMessage) json.RawMessage {
-	p.Config = config
-	raw, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // config has been decoded or encoded before
-	}
-	return raw
+	return path, nil
 }
 
 // programArgs are one path and, after --, the arguments of the program there.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -14,13 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
-	"google.golang.org/protobuf/testing/protocmp"
-	"google.golang.org/protobuf/types/descriptorpb"
-
-	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 var guideBlock = regexp.MustCompile(`<!-- run: (\w+) -->\n\n((?:    .*\n)+)`)
@@ -39,30 +31,6 @@ func guide(t *testing.T) map[string]string {
 	return blocks
 }
 
-// need ends the test if a program that it runs is missing.
-func need(t *testing.T, ok bool, what string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("CI") == "true" || os.Getenv("DELAYBRIDGE_REQUIRE_SERVERS") == "1":
-		t.Fatal("missing: " + what)
-	default:
-		t.Skip("missing: " + what)
-	}
-}
-
-// python is an interpreter that has gRPC; empty: there is none.
-func python() string {
-	for _, path := range []string{"python3", "/usr/bin/python3"} {
-		if exec.Command(path, "-c", "import grpc, google.protobuf").Run() == nil {
-			return path
-		}
-	}
-	return ""
-}
-
-func hasProgram(name string) bool { _, err := exec.LookPath(name); return err == nil }
-
 // TestGuide does what the quick start of docs/plugins.md says, byte for byte but
 // for the path of the checkout: it writes a plugin in each language, builds,
 // tests and verifies it, and sees a message arrive.
@@ -70,13 +38,13 @@ func TestGuide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes, and -short is set")
 	}
-	need(t, hasProgram("make"), "make")
+	servers.Need(t, servers.HasProgram("make"), "make")
 	blocks := guide(t)
 	checkout, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	interpreter := python()
+	interpreter := servers.Python()
 	languages := map[string]struct {
 		has  bool
 		what string
@@ -84,11 +52,11 @@ func TestGuide(t *testing.T) {
 	}{
 		"go":     {true, "", "GOFLAGS="},
 		"python": {interpreter != "", "Python with grpcio and protobuf; run make deps", "PYTHON=" + interpreter},
-		"node":   {hasProgram("npm") && hasProgram("node"), "node and npm; run make deps", "npm_config_loglevel=error"},
+		"node":   {servers.HasProgram("npm") && servers.HasProgram("node"), "node and npm; run make deps", "npm_config_loglevel=error"},
 	}
 	for language, l := range languages {
 		t.Run(language, func(t *testing.T) {
-			need(t, l.has, l.what)
+			servers.Need(t, l.has, l.what)
 			script := strings.ReplaceAll(blocks[language], "~/delaybridge", checkout)
 			if !strings.Contains(script, "make verify") {
 				t.Fatalf("docs/plugins.md has no commands for %s:\n%s", language, script)
@@ -154,39 +122,16 @@ func (g guided) seesDelivery(blocks map[string]string) {
 	for deadline := time.Now().Add(time.Minute); len(out) == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		out, _ = g.command(blocks["look"]).Output()
 	}
-	var line readerLine
+	var line struct {
+		Body    []byte `json:"body_base64"`
+		Headers []any
+	}
 	if err := json.Unmarshal(out, &line); err != nil || string(line.Body) != "hello, later" || len(line.Headers) != 3 {
 		g.t.Errorf("%v: %s", err, out)
 	}
 	dev.signal(syscall.SIGINT)
 	if code := dev.end(); code != exitOK {
 		g.t.Errorf("dev ended with code %d:\n%s", code, &dev.seen)
-	}
-}
-
-// TestPythonHasTheProtocol: what is committed as sink_pb2.py is the protocol.
-func TestPythonHasTheProtocol(t *testing.T) {
-	interpreter := python()
-	need(t, interpreter != "", "Python with grpcio and protobuf; run make deps")
-	cmd := exec.Command(interpreter, "-B", "-c", "import sink_pb2; print(sink_pb2.DESCRIPTOR.serialized_pb.hex())")
-	cmd.Dir = "plugintemplates/python/plugin"
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := hex.DecodeString(string(bytes.TrimSpace(out)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got descriptorpb.FileDescriptorProto
-	if err := proto.Unmarshal(raw, &got); err != nil {
-		t.Fatal(err)
-	}
-	want := protodesc.ToFileDescriptorProto(sinkv1.File_delaybridge_sink_v1_sink_proto)
-	got.Name = want.Name
-	notEverywhere := protocmp.IgnoreFields(&descriptorpb.FieldDescriptorProto{}, "json_name")
-	if diff := cmp.Diff(want, &got, protocmp.Transform(), notEverywhere); diff != "" {
-		t.Errorf("sink_pb2.py is of another protocol; run make proto in a plugin that plugin new has written (-protocol +python):\n%s", diff)
 	}
 }
 

@@ -1,8 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
+	"github.com/delaybridge/delaybridge/sinks/plugin/kit"
 	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
@@ -49,44 +51,36 @@ The exit code is 0 if nothing failed, and 6 otherwise.`,
 	return cmd
 }
 
-// capabilities that a file can declare.
-func capabilities() []string {
-	var names []string
+func (a *app) verifyPlugin(ctx context.Context, f verifyFlags, args []string) error {
+	cases, err := kit.ChooseCases(f.cases)
+	if err != nil {
+		return usageError("--" + err.Error())
+	}
+	var capabilities []string
 	for _, c := range suite.Capabilities() {
-		names = append(names, string(c))
+		capabilities = append(capabilities, string(c))
 	}
-	return names
-}
-
-func (a *app) verifyPlugin(ctx context.Context, f verifyFlags, args []string) (err error) {
-	cases, err := chooseCases(f.cases)
+	target, err := config.LoadVerify(f.config, capabilities)
 	if err != nil {
 		return err
 	}
-	settings, err := config.LoadVerify(f.config, capabilities())
+	command, err := absolute(args[0])
 	if err != nil {
 		return err
 	}
-	p, err := newProgram(args[0], slices.Concat(settings.Args, args[1:]), settings.MTLS)
+	progress := verifyProgress{printer: printer{w: a.stdout}, quiet: f.format != "text" && f.output == "", title: command}
+	report, err := kit.Verify(ctx, command, args[1:], *target, cases, progress.step)
 	if err != nil {
 		return err
 	}
-	v, err := newVerifier(p, settings)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(v.tmp)) }()
-	progress := verifyProgress{printer: printer{w: a.stdout}, quiet: f.format != "text" && f.output == ""}
-	progress.title(v.Command)
-	v.run(ctx, cases, progress.step)
-	progress.summary(v.report)
-	if err := a.writeReport(f, v.report); err != nil {
+	progress.summary(report)
+	if err := a.writeReport(f, report); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if v.report.Failed > 0 {
+	if report.Failed > 0 {
 		return coded(exitConflict, errReported)
 	}
 	return nil
@@ -94,19 +88,80 @@ func (a *app) verifyPlugin(ctx context.Context, f verifyFlags, args []string) (e
 
 // writeReport writes the whole report, unless its text has been printed step by
 // step.
-func (a *app) writeReport(f verifyFlags, r *verifyReport) error {
+func (a *app) writeReport(f verifyFlags, r *kit.Report) error {
 	if f.format == "text" && f.output == "" {
 		return nil
 	}
-	var out strings.Builder
-	if err := r.write(printer{w: &out}, f.format); err != nil {
+	text, err := reportText(r, f.format)
+	if err != nil {
 		return err
 	}
 	if f.output == "" {
-		return printer{w: a.stdout}.print(out.String())
+		return printer{w: a.stdout}.print(string(text))
 	}
-	if err := os.WriteFile(f.output, []byte(out.String()), 0o644); err != nil {
+	if err := os.WriteFile(f.output, text, 0o644); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
+}
+
+func reportText(r *kit.Report, format string) ([]byte, error) {
+	switch format {
+	case "junit":
+		return r.JUnit()
+	case "json":
+		text, err := json.MarshalIndent(r, "", "  ")
+		return append(text, '\n'), err
+	}
+	var out bytes.Buffer
+	progress := verifyProgress{printer: printer{w: &out}, title: r.Program}
+	for _, result := range r.Results {
+		progress.step(result)
+	}
+	progress.summary(r)
+	return out.Bytes(), nil
+}
+
+// verifyProgress prints results as they come.
+type verifyProgress struct {
+	printer
+	quiet        bool
+	title, group string
+}
+
+// say prints for people: what can't be printed is not worth ending for.
+func (p *verifyProgress) say(text string) {
+	if !p.quiet {
+		_ = p.print(text) // see above
+	}
+}
+
+func (p *verifyProgress) step(r kit.Result) {
+	if p.group == "" {
+		p.say(escape(p.title) + "\n")
+	}
+	if r.Group != p.group {
+		p.say("\n" + r.Group + "\n")
+		p.group = r.Group
+	}
+	word := map[suite.Status]string{suite.Passed: "ok  ", suite.Failed: "FAIL", suite.Skipped: "skip"}[r.Status]
+	line := fmt.Sprintf("  %s  %s (%.2f s)", word, r.Name, r.Seconds)
+	if r.Status == suite.Skipped && len(r.Log) > 0 {
+		line = fmt.Sprintf("  %s  %s: %s", word, r.Name, r.Log[len(r.Log)-1])
+	}
+	p.say(escape(line) + "\n")
+	if r.Status == suite.Failed {
+		for _, entry := range r.Log {
+			for text := range strings.Lines(entry) {
+				p.say("          " + escape(strings.ReplaceAll(strings.TrimRight(text, "\n"), "\t", "  ")) + "\n")
+			}
+		}
+	}
+}
+
+func (p *verifyProgress) summary(r *kit.Report) {
+	p.say(fmt.Sprintf("\n%d passed, %d failed, %d skipped, in %.0f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds))
+	if !r.Reader {
+		p.say("Without a reader in the file nobody has looked whether what was confirmed has arrived:\nthis is no proof that the plugin delivers anything.\n")
+	}
 }

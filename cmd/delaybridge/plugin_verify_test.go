@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/sinks/plugin/kit"
 	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
@@ -37,11 +40,11 @@ func writeFile(t *testing.T, name, text string) string {
 }
 
 // verify runs the command and returns the exit code and its report.
-func verify(t *testing.T, args ...string) (int, verifyReport) {
+func verify(t *testing.T, args ...string) (int, kit.Report) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), append([]string{"plugin", "verify", "--format", "json"}, args...), strings.NewReader(""), &stdout, &stderr)
-	var r verifyReport
+	var r kit.Report
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		t.Fatalf("code %d, the report is not JSON: %v\n%s\n%s", code, err, &stdout, &stderr)
 	}
@@ -53,7 +56,7 @@ func verify(t *testing.T, args ...string) (int, verifyReport) {
 // wrong with the plugin fails each time.
 const verifyTries = 3
 
-func (r verifyReport) of(status suite.Status) []string {
+func namesOf(r kit.Report, status suite.Status) []string {
 	var names []string
 	for _, result := range r.Results {
 		if result.Status == status {
@@ -69,14 +72,14 @@ func TestVerifyFindsFaults(t *testing.T) {
 	file := writeFile(t, "verify.yaml", "config: {password: correct-horse}\nread_timeout: 1s\nreader: [sleep, \"60\"]\ncan: [headers]\n")
 	sound := []string{"V1", "V2", "V3", "V4", "V5", "V6", "V8", "V9", "V10", "V11"}
 	var code int
-	var r verifyReport
+	var r kit.Report
 	for range verifyTries {
 		code, r = verify(t, path, "--config", file, "--", "lax", "leaky")
-		if !slices.ContainsFunc(sound, func(name string) bool { return slices.Contains(r.of(suite.Failed), name) }) {
+		if !slices.ContainsFunc(sound, func(name string) bool { return slices.Contains(namesOf(r, suite.Failed), name) }) {
 			break
 		}
 	}
-	failed := r.of(suite.Failed)
+	failed := namesOf(r, suite.Failed)
 	for _, want := range []string{"V7", "V12", "K1", "K2", "K26"} {
 		if !slices.Contains(failed, want) {
 			t.Errorf("%s did not fail", want)
@@ -120,7 +123,15 @@ func TestVerifyWithoutReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var suites junitSuites
+	var suites struct {
+		Suites []struct {
+			Name     string     `xml:"name,attr"`
+			Tests    int        `xml:"tests,attr"`
+			Failures int        `xml:"failures,attr"`
+			Skipped  int        `xml:"skipped,attr"`
+			Cases    []struct{} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
 	if err := xml.Unmarshal(text, &suites); err != nil {
 		t.Fatal(err)
 	}
@@ -176,13 +187,13 @@ func TestVerifyOfWhatDoesNotStart(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			code, r := verify(t, test.args...)
-			if failed := r.of(suite.Failed); code != exitConflict || len(failed) == 0 || failed[0] != "V1" {
+			if failed := namesOf(r, suite.Failed); code != exitConflict || len(failed) == 0 || failed[0] != "V1" {
 				t.Errorf("code %d, failed %q", code, failed)
 			}
 			if log := strings.Join(r.Results[0].Log, "\n"); !strings.Contains(log, test.says) {
 				t.Errorf("says %q, want %q", log, test.says)
 			}
-			if slices.ContainsFunc(r.Results, func(r verifyResult) bool { return r.Group == "delivery" }) {
+			if slices.ContainsFunc(r.Results, func(r kit.Result) bool { return r.Group == "delivery" }) {
 				t.Error("the suite ran although the plugin can't be opened")
 			}
 		})
@@ -245,10 +256,11 @@ func TestPluginInfo(t *testing.T) {
 	if code := run(t.Context(), []string{"plugin", "info", path, "--", "lax"}, strings.NewReader(""), &stdout, &stderr); code != exitOK {
 		t.Fatalf("code %d: %s", code, &stderr)
 	}
-	sum, err := hashFile(path)
+	program, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(program))
 	_, section, _ := strings.Cut(stdout.String(), "\n\n")
 	want := "sinks:\n  bad:\n    type: plugin\n    config:\n      command: " + path + "\n      args: [lax]\n      sha256: " + sum +
 		"\n      config:\n        password: \"${...}\" # of nothing\n"
@@ -265,7 +277,7 @@ func TestPluginInfo(t *testing.T) {
 	if code := run(t.Context(), []string{"plugin", "info", path, "--format", "json"}, strings.NewReader(""), &stdout, &stderr); code != exitOK {
 		t.Fatalf("code %d: %s", code, &stderr)
 	}
-	var told about
+	var told kit.About
 	if err := json.Unmarshal(stdout.Bytes(), &told); err != nil || told.Name != "bad" || told.SHA256 != sum || !told.Settings[0].Secret {
 		t.Errorf("%v, %+v", err, told)
 	}

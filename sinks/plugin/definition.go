@@ -17,11 +17,11 @@ import (
 // Setting is one key of a plugin's configuration, as people and tools are told
 // of it. What is true of a setting is decided by Definition.Open alone.
 type Setting struct {
-	Name        string // a path with dots: "tls.ca"
-	Description string // what it is for, its unit, its bounds: one line
-	Default     string // what is used if it is left out, as written in the file
-	Required    bool
-	Secret      bool // its value must never be printed
+	Name        string `json:"name"`                  // a path with dots: "tls.ca"
+	Description string `json:"description,omitempty"` // what it is for, its unit, its bounds: one line
+	Default     string `json:"default,omitempty"`     // what is used if it is left out, as written in the file
+	Required    bool   `json:"required"`
+	Secret      bool   `json:"secret"` // its value must never be printed
 }
 
 // Definition is what an author says of a plugin. Name, Version and Open must be

@@ -118,13 +118,16 @@ func openError(err error) error {
 
 // Info is what a plugin says of itself.
 type Info struct {
-	Name, Version, Description string
-	Checks, TellsHealth        bool
-	MaxBatch                   int   // 0: the host's bound
-	MaxBatchBytes              int64 // 0: the host's bound
-	Settings                   []Setting
-	Protocol                   int           // the version of the protocol that is spoken
-	Start                      time.Duration // how long it took until it had said all this
+	Name          string        `json:"name"`
+	Version       string        `json:"version"`
+	Description   string        `json:"description,omitempty"`
+	Protocol      int           `json:"protocol"` // the version of the protocol that is spoken
+	Start         time.Duration `json:"-"`        // how long it took until it had said all this
+	Checks        bool          `json:"checks"`
+	TellsHealth   bool          `json:"tells_health"`
+	MaxBatch      int           `json:"max_batch,omitempty"`       // 0: the host's bound
+	MaxBatchBytes int64         `json:"max_batch_bytes,omitempty"` // 0: the host's bound
+	Settings      []Setting     `json:"settings"`
 }
 
 // Inspect starts a plugin, has it describe itself, and ends it. config is that

@@ -4,38 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/sinks/plugin/kit"
 )
 
-// Verify says how `delaybridge plugin verify` is to treat a plugin. The zero
-// value with Config {} is what holds without a file, but for the defaults that
-// DecodeVerify fills in.
-type Verify struct {
-	Config       json.RawMessage   // of the sink, a JSON object
-	Can          []string          // capabilities
-	MaxBody      int               // 0 is not known
-	Args         []string          // of the program
-	Env          map[string]string // of the program
-	MTLS         bool
-	Topic        string   // template of new topics
-	MakeTopic    []string // command; empty: topics need not be made
-	Reader       []string // command; empty: nobody reads
-	MissingTopic struct {
-		Topic string // empty: not known
-		Class string
-	}
-	Hostile     []string // topics
-	Delays      []string // headers
-	ReadTimeout time.Duration
-	Quiet       time.Duration
-}
-
-// LoadVerify reads such a file, whose format is that of the configuration. The
+// LoadVerify reads the file that says how `delaybridge plugin verify` is to treat a
+// plugin, whose format is that of the configuration. The
 // error is Faults, or says why path can't be read. capabilities are those that
 // can be declared. An empty path is an empty file.
-func LoadVerify(path string, capabilities []string) (*Verify, error) {
+func LoadVerify(path string, capabilities []string) (*kit.Target, error) {
 	if path == "" {
 		return DecodeVerify("", nil, Options{}, capabilities)
 	}
@@ -47,15 +25,15 @@ func LoadVerify(path string, capabilities []string) (*Verify, error) {
 }
 
 // DecodeVerify reads it from the text of the named file.
-func DecodeVerify(name string, text []byte, options Options, capabilities []string) (*Verify, error) {
+func DecodeVerify(name string, text []byte, options Options, capabilities []string) (*kit.Target, error) {
 	clean := strings.ReplaceAll(strings.TrimPrefix(string(text), "\uFEFF"), "\r\n", "\n")
-	d := decoder{source: newSource(name, clean, new(Verify).fields(capabilities)), options: options.withDefaults()}
+	d := decoder{source: newSource(name, clean, verifyFields(new(kit.Target), capabilities)), options: options.withDefaults()}
 	body, f := d.parse(clean)
 	if f != nil {
 		return nil, d.render([]fault{*f})
 	}
-	v := &Verify{Config: json.RawMessage("{}"), Env: map[string]string{}}
-	d.section("", v.fields(capabilities), body)
+	v := &kit.Target{Config: json.RawMessage("{}"), Env: map[string]string{}}
+	d.section("", verifyFields(v, capabilities), body)
 	if m := v.MissingTopic; m.Topic == "" && d.has("missing_topic") && !d.isBroken("missing_topic") {
 		d.fail("missing_topic", "missing", "has no topic")
 	}
@@ -68,7 +46,7 @@ func DecodeVerify(name string, text []byte, options Options, capabilities []stri
 	return v, nil
 }
 
-func (v *Verify) fields(capabilities []string) []field {
+func verifyFields(v *kit.Target, capabilities []string) []field {
 	mtls := flag("mtls", &v.MTLS, "mutual TLS between host and plugin")
 	mtls.def = "true"
 	classes := []string{core.Permanent.String(), core.TopicBlocked.String()}
@@ -77,7 +55,7 @@ func (v *Verify) fields(capabilities []string) []field {
 		capabilityList("can", &v.Can, capabilities),
 		size("max_body", &v.MaxBody, "", "1B", "64MiB", "largest body that the sink takes"),
 		texts("args", &v.Args, "of the program"),
-		{name: "env", doc: "of the program", kind: "section", raw: v.setEnv},
+		{name: "env", doc: "of the program", kind: "section", raw: func(env json.RawMessage) { setEnv(v.Env, env) }},
 		mtls,
 		text("topic", &v.Topic, "verify-{n}", "of new topics"),
 		texts("make_topic", &v.MakeTopic, "command that makes a topic"),
@@ -93,11 +71,11 @@ func (v *Verify) fields(capabilities []string) []field {
 }
 
 // setEnv takes what is left to be said of a value's type to be text.
-func (v *Verify) setEnv(raw json.RawMessage) {
+func setEnv(env map[string]string, raw json.RawMessage) {
 	values := map[string]any{}
 	_ = json.Unmarshal(raw, &values) // the decoder has made it
 	for name, value := range values {
-		v.Env[name] = fmt.Sprint(value)
+		env[name] = fmt.Sprint(value)
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/delaybridge/delaybridge/sinks/plugin/kit"
 )
 
-func decodeVerify(text string) (*Verify, error) {
+func decodeVerify(text string) (*kit.Target, error) {
 	env := func(name string) (string, bool) { return "hunter2", name == "SECRET" }
 	return DecodeVerify("v.yaml", []byte(text), Options{LookupEnv: env}, []string{"headers", "header order"})
 }
@@ -31,7 +33,7 @@ read_timeout: 20s
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Verify{
+	want := &kit.Target{
 		Config: []byte(`{"dir":"{tmp}","size":3,"password":"hunter2"}`), Can: []string{"headers", "header order"}, MaxBody: 200_000,
 		Args: []string{"-v"}, Env: map[string]string{"LEVEL": "3", "NAME": "x"}, Topic: "t.{n}", MakeTopic: []string{"make", "{topic}"},
 		Reader: []string{"tail", "-n", "+1", "-F", "{tmp}/{topic}"}, Hostile: []string{"a/b"}, Delays: []string{"x-delay"},

@@ -1,11 +1,23 @@
-package main
+package kit
 
 import (
+	"bytes"
+	"encoding/hex"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
 )
 
 var update = flag.Bool("update", false, "write examples/plugins")
@@ -14,8 +26,8 @@ var update = flag.Bool("update", false, "write examples/plugins")
 // -update it is written.
 func TestExamplesAreTemplates(t *testing.T) {
 	for _, language := range []string{"python", "node"} {
-		dir := filepath.Join("../../examples/plugins", language)
-		files, err := (&newPlugin{name: "jsonlines", language: language}).files()
+		dir := filepath.Join("../../../examples/plugins", language)
+		files, err := Project{Name: "jsonlines", Language: language}.files()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +41,7 @@ func TestExamplesAreTemplates(t *testing.T) {
 		}
 		for name, want := range files {
 			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
-				t.Errorf("%s/%s is not what plugin new writes (%v); run go test ./cmd/delaybridge -run TestExamplesAreTemplates -update", language, name, err)
+				t.Errorf("%s/%s is not what plugin new writes (%v); run go test ./sinks/plugin/kit -run TestExamplesAreTemplates -update", language, name, err)
 			}
 		}
 		err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -50,12 +62,12 @@ func TestExamplesAreTemplates(t *testing.T) {
 
 // TestTemplatesHaveTheProtocol: what is written has the .proto file as it is.
 func TestTemplatesHaveTheProtocol(t *testing.T) {
-	want, err := os.ReadFile("../../sinks/plugin/proto/delaybridge/sink/v1/sink.proto")
+	want, err := os.ReadFile("../proto/delaybridge/sink/v1/sink.proto")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for language, path := range map[string]string{"python": "plugin/sink.proto", "node": "sink.proto"} {
-		files, err := (&newPlugin{name: "jsonlines", language: language}).files()
+		files, err := Project{Name: "jsonlines", Language: language}.files()
 		if err != nil || files[path] != string(want) {
 			t.Errorf("%s of %s is not the protocol (%v)", path, language, err)
 		}
@@ -64,8 +76,8 @@ func TestTemplatesHaveTheProtocol(t *testing.T) {
 
 // TestTemplatesAreFilledIn: no placeholder is left, and scripts can be run.
 func TestTemplatesAreFilledIn(t *testing.T) {
-	for _, language := range pluginLanguages() {
-		files, err := (&newPlugin{name: "mine", language: language, checkout: checkoutOf(language)}).files()
+	for _, language := range Languages() {
+		files, err := Project{Name: "mine", Language: language, Checkout: checkoutOf(language)}.files()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +99,7 @@ func TestTemplatesAreFilledIn(t *testing.T) {
 
 func checkoutOf(language string) string {
 	if language == "go" {
-		return "../.."
+		return "../../.."
 	}
 	return ""
 }
@@ -100,5 +112,31 @@ func TestRequireRelease(t *testing.T) {
 		if got := requireRelease(version); got != want {
 			t.Errorf("%s: %q, want %q", version, got, want)
 		}
+	}
+}
+
+// TestPythonHasTheProtocol: what is committed as sink_pb2.py is the protocol.
+func TestPythonHasTheProtocol(t *testing.T) {
+	interpreter := servers.Python()
+	servers.Need(t, interpreter != "", "Python with grpcio and protobuf; run make deps")
+	cmd := exec.Command(interpreter, "-B", "-c", "import sink_pb2; print(sink_pb2.DESCRIPTOR.serialized_pb.hex())")
+	cmd.Dir = "templates/python/plugin"
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := hex.DecodeString(string(bytes.TrimSpace(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got descriptorpb.FileDescriptorProto
+	if err := proto.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := protodesc.ToFileDescriptorProto(sinkv1.File_delaybridge_sink_v1_sink_proto)
+	got.Name = want.Name
+	notEverywhere := protocmp.IgnoreFields(&descriptorpb.FieldDescriptorProto{}, "json_name")
+	if diff := cmp.Diff(want, &got, protocmp.Transform(), notEverywhere); diff != "" {
+		t.Errorf("sink_pb2.py is of another protocol; run make proto in a plugin that plugin new has written (-protocol +python):\n%s", diff)
 	}
 }

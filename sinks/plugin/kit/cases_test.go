@@ -1,4 +1,4 @@
-package main
+package kit
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 // TestGuideExplainsTheCases: docs/plugins.md has a line for each case of the suite, by
 // its number and name.
 func TestGuideExplainsTheCases(t *testing.T) {
-	text, err := os.ReadFile("../../docs/plugins.md")
+	text, err := os.ReadFile("../../../docs/plugins.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,16 @@
-package main
+package kit
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
-// verifyResult is what came of one check or case.
-type verifyResult struct {
+// Result is what came of one check of the protocol or case of the suite.
+type Result struct {
 	Group   string       `json:"group"` // protocol or delivery
 	Name    string       `json:"name"`
 	Status  suite.Status `json:"status"`
@@ -18,8 +18,8 @@ type verifyResult struct {
 	Seconds float64      `json:"seconds"`
 }
 
-// verifyReport is what came of all.
-type verifyReport struct {
+// Report is what came of all. It marshals to JSON.
+type Report struct {
 	Program  string  `json:"program"`
 	SHA256   string  `json:"sha256"`
 	Name     string  `json:"name,omitempty"`
@@ -31,11 +31,10 @@ type verifyReport struct {
 	Skipped  int     `json:"skipped"`
 	Seconds  float64 `json:"seconds"`
 
-	Results []verifyResult `json:"results"`
+	Results []Result `json:"results"`
 }
 
-func (r *verifyReport) add(group string, result verifyResult) {
-	result.Group = group
+func (r *Report) add(result Result) {
 	r.Results = append(r.Results, result)
 	switch result.Status {
 	case suite.Passed:
@@ -45,73 +44,6 @@ func (r *verifyReport) add(group string, result verifyResult) {
 	default:
 		r.Skipped++
 	}
-}
-
-// verifyProgress prints results as they come.
-type verifyProgress struct {
-	printer
-	quiet bool
-	group string
-}
-
-// say prints for people: what can't be printed is not worth ending for.
-func (p *verifyProgress) say(text string) {
-	if !p.quiet {
-		_ = p.print(text) // see above
-	}
-}
-
-func (p *verifyProgress) title(program string) { p.say(escape(program) + "\n") }
-
-func (p *verifyProgress) step(group string, r verifyResult) {
-	if group != p.group {
-		p.say("\n" + group + "\n")
-		p.group = group
-	}
-	word := map[suite.Status]string{suite.Passed: "ok  ", suite.Failed: "FAIL", suite.Skipped: "skip"}[r.Status]
-	line := fmt.Sprintf("  %s  %s (%.2f s)", word, r.Name, r.Seconds)
-	if r.Status == suite.Skipped && len(r.Log) > 0 {
-		line = fmt.Sprintf("  %s  %s: %s", word, r.Name, r.Log[len(r.Log)-1])
-	}
-	p.say(escape(line) + "\n")
-	if r.Status == suite.Failed {
-		for _, entry := range r.Log {
-			for text := range strings.Lines(entry) {
-				p.say("          " + escape(strings.ReplaceAll(strings.TrimRight(text, "\n"), "\t", "  ")) + "\n")
-			}
-		}
-	}
-}
-
-func (p *verifyProgress) summary(r *verifyReport) {
-	p.say(fmt.Sprintf("\n%d passed, %d failed, %d skipped, in %.0f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds))
-	if !r.Reader {
-		p.say("Without a reader in the file nobody has looked whether what was confirmed has arrived:\nthis is no proof that the plugin delivers anything.\n")
-	}
-}
-
-func (r *verifyReport) write(out printer, format string) error {
-	switch format {
-	case "json":
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode the report: %w", err)
-		}
-		return out.print(string(text) + "\n")
-	case "junit":
-		text, err := xml.MarshalIndent(r.junit(), "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode the report: %w", err)
-		}
-		return out.print(xml.Header + string(text) + "\n")
-	}
-	progress := verifyProgress{printer: out}
-	progress.title(r.Program)
-	for _, result := range r.Results {
-		progress.step(result.Group, result)
-	}
-	progress.summary(r)
-	return nil
 }
 
 // The form of JUnit's reports, as CI systems read it.
@@ -141,7 +73,16 @@ type (
 	}
 )
 
-func (r *verifyReport) junit() junitSuites {
+// JUnit returns the report as CI systems read it.
+func (r *Report) JUnit() ([]byte, error) {
+	text, err := xml.MarshalIndent(r.junit(), "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the report: %w", err)
+	}
+	return slices.Concat([]byte(xml.Header), text, []byte("\n")), nil
+}
+
+func (r *Report) junit() junitSuites {
 	name := strings.TrimSpace(r.Name + " " + r.Version)
 	if name == "" {
 		name = r.Program

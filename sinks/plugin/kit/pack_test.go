@@ -1,4 +1,4 @@
-package main
+package kit
 
 import (
 	"os"
@@ -6,19 +6,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 // TestPackedPythonStarts: whatever PYTHON is, the packed plugin is started by it.
 func TestPackedPythonStarts(t *testing.T) {
-	need(t, hasProgram("make"), "make")
-	interpreter := python()
-	need(t, interpreter != "", "Python with grpcio and protobuf; run make deps")
+	servers.Need(t, servers.HasProgram("make"), "make")
+	interpreter := servers.Python()
+	servers.Need(t, interpreter != "", "Python with grpcio and protobuf; run make deps")
 	interpreter, err := exec.LookPath(interpreter)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "a b") // as the paths of virtual environments may be
-	files, err := (&newPlugin{name: "packed", language: "python"}).files()
+	files, err := Project{Name: "packed", Language: "python"}.files()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package kit
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
@@ -53,19 +54,19 @@ func TestKitsBearTrouble(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fetches packages, and -short is set")
 	}
-	interpreter := python()
+	interpreter := servers.Python()
 	for language, kit := range map[string]struct {
 		has                     bool
 		what, sink, text, built string
 		mtls                    bool
 	}{
 		"python": {interpreter != "", "Python with grpcio and protobuf; run make deps", "plugin/sink.py", pythonTrouble, "bin/delaybridge-sink-trouble", false},
-		"node":   {hasProgram("npm") && hasProgram("node"), "node and npm; run make deps", "sink.js", nodeTrouble, "plugin.js", true},
+		"node":   {servers.HasProgram("npm") && servers.HasProgram("node"), "node and npm; run make deps", "sink.js", nodeTrouble, "plugin.js", true},
 	} {
 		t.Run(language, func(t *testing.T) {
-			need(t, kit.has && hasProgram("make"), kit.what)
+			servers.Need(t, kit.has && servers.HasProgram("make"), kit.what)
 			dir := t.TempDir()
-			files, err := (&newPlugin{name: "trouble", language: language}).files()
+			files, err := Project{Name: "trouble", Language: language}.files()
 			if err != nil {
 				t.Fatal(err)
 			}

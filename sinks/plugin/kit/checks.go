@@ -1,4 +1,4 @@
-package main
+package kit
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func protocolChecks() []protocolCheck {
 }
 
 func (v *verifier) describesItself(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	info, err := plugin.Inspect(ctx, v.with(nil), v.log.logger())
 	if err != nil {
@@ -81,12 +81,12 @@ func (v *verifier) describesItself(ctx context.Context) error {
 // configKeys is the top level of the sink's configuration.
 func (v *verifier) configKeys() map[string]json.RawMessage {
 	keys := map[string]json.RawMessage{}
-	_ = json.Unmarshal(v.Config, &keys) // an object, as config has made it
+	_ = json.Unmarshal(v.target.Config, &keys) // an object, as config has made it
 	return keys
 }
 
 func (v *verifier) takesConfig(ctx context.Context) error {
-	sink, err := v.open(ctx, v.Config)
+	sink, err := v.open(ctx, v.target.Config)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (v *verifier) closesInTime(ctx context.Context) error {
 	if err := v.needsConfig(); err != nil {
 		return err
 	}
-	sink, err := v.open(ctx, v.Config)
+	sink, err := v.open(ctx, v.target.Config)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (v *verifier) survivesKill(ctx context.Context) error {
 	if err := v.needsConfig(); err != nil {
 		return err
 	}
-	sink, err := v.open(ctx, v.Config)
+	sink, err := v.open(ctx, v.target.Config)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (v *verifier) survivesKill(ctx context.Context) error {
 	if err := kill(pid, syscall.SIGKILL); err != nil {
 		return err
 	}
-	if len(v.settings.Reader) == 0 && len(v.settings.Can) == 0 {
+	if len(v.target.Reader) == 0 && len(v.target.Can) == 0 {
 		return v.awaitRestart(ctx, sink, pid)
 	}
 	return v.awaitDelivery(ctx, sink, pid)

@@ -1,4 +1,4 @@
-package main
+package kit
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ const verifyRounds = 10
 
 // kit is what the file says, as the suite wants it.
 func (v *verifier) kit(ctx context.Context) suite.Kit[suite.T] {
-	s := v.settings
+	s := v.target
 	kit := suite.Kit[suite.T]{
 		Open:     func(t suite.T) core.Sink { return v.mustOpen(ctx, t) },
 		NewTopic: v.makeTopic,
@@ -55,7 +55,7 @@ func (v *verifier) kit(ctx context.Context) suite.Kit[suite.T] {
 // mustOpen does not let the context of a case end the plugin: Close does.
 func (v *verifier) mustOpen(ctx context.Context, t suite.T) core.Sink {
 	t.Helper()
-	sink, err := v.open(context.WithoutCancel(ctx), v.Config)
+	sink, err := v.open(context.WithoutCancel(ctx), v.target.Config)
 	if err != nil {
 		t.Fatalf("open the plugin: %v", err)
 	}
@@ -68,30 +68,22 @@ const commandTimeout = 30 * time.Second
 func (v *verifier) makeTopic(t suite.T) string {
 	t.Helper()
 	topic := v.newTopic()
-	if len(v.settings.MakeTopic) == 0 {
+	if len(v.target.MakeTopic) == 0 {
 		return topic
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
-	args := v.filledIn(v.settings.MakeTopic, topic)
+	args := filledIn(v.target.MakeTopic, strings.NewReplacer("{topic}", topic))
 	if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("make_topic %s: %v\n%s", topic, err, core.Shorten(string(out), 2000))
 	}
 	return topic
 }
 
-func (v *verifier) filledIn(command []string, topic string) []string {
-	fill, args := strings.NewReplacer("{topic}", topic, "{tmp}", v.tmp), make([]string, len(command))
-	for n, arg := range command {
-		args[n] = fill.Replace(arg)
-	}
-	return args
-}
-
 // consume starts the reader for one topic, which is killed at the end of the case.
 func (v *verifier) consume(t suite.T, topic string) suite.Reader {
 	t.Helper()
-	args := v.filledIn(v.settings.Reader, topic)
+	args := filledIn(v.target.Reader, strings.NewReplacer("{topic}", topic))
 	r := &topicReader{lines: make(chan []byte), done: make(chan struct{})}
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	stdout, err := cmd.StdoutPipe()
