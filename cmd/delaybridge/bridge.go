@@ -1,19 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
+	"os"
 	"slices"
-	"syscall"
+	"strings"
 	"time"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
+	"github.com/delaybridge/delaybridge/internal/failpoints"
 	"github.com/delaybridge/delaybridge/sinks/amqp"
 	"github.com/delaybridge/delaybridge/sinks/console"
 	"github.com/delaybridge/delaybridge/sinks/kafka"
@@ -35,6 +37,18 @@ func sinkTypes(log *slog.Logger, plugins func(*slog.Logger) core.OpenFunc) map[s
 
 func configOptions() config.Options {
 	return config.Options{SinkTypes: slices.Collect(maps.Keys(sinkTypes(nil, plugin.Opener))), SourceTypes: slices.Collect(maps.Keys(sourceTypes()))}
+}
+
+const envConfig = "DELAYBRIDGE_CONFIG"
+
+// loadConfig reads the file that is named by a flag or else by the environment.
+func loadConfig(path string) (*config.Config, error) {
+	path = cmp.Or(path, os.Getenv(envConfig))
+	if path == "" {
+		return nil, usageError("no configuration file: give --config FILE or set " + envConfig)
+	}
+	c, err := config.Load(path, configOptions())
+	return c, coded(exitConfig, err)
 }
 
 // openSinks opens every sink of c and checks the rest that can be checked
@@ -94,6 +108,33 @@ func redisConfig(c *config.Config, log *slog.Logger) (redisstore.Config, error) 
 	}, nil
 }
 
+// assemble opens the store and the listeners and sources, and tells what there is to know about
+// them. On error all are closed.
+func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, log *slog.Logger) (bridge *core.Bridge, ready []any, err error) {
+	redis, err := redisConfig(c, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened, err := redisstore.Open(ctx, redis)
+	if err != nil {
+		return nil, nil, err
+	}
+	store := failpoints.Wrap(opened, sinks)
+	in := core.NewInterceptor(store, c.Limits.Limits, sinks...)
+	sources, err := newSources(c, in, log)
+	if err != nil {
+		return nil, nil, errors.Join(coded(exitConfig, err), store.Close())
+	}
+	inputs, told, err := openInputs(c, in, sources, log)
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	ready = append([]any{"version", buildVersion()}, told...)
+	ready = append(ready, "sinks", strings.Join(in.Sinks(), ","), "durability", in.Durability())
+	bridge = &core.Bridge{Store: store, Sinks: sinks, Inputs: inputs, StopTimeout: c.ShutdownTimeout, Log: log}
+	return bridge, ready, nil
+}
+
 // errForced is the end by a second signal.
 var errForced = errors.New("stopped at once by a second signal; what was in flight will be delivered again")
 
@@ -108,14 +149,3 @@ func (a *app) runBridge(ctx context.Context, b *core.Bridge) error {
 		return errForced
 	}
 }
-
-// listen opens the listener's port. A port that is taken is somebody else's fault.
-func listen(d input) (net.Addr, error) {
-	addr, err := d.Listen()
-	if err != nil {
-		return nil, coded(exitUnreachable, err)
-	}
-	return addr, nil
-}
-
-func isInUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }

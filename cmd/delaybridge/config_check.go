@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -29,7 +30,12 @@ anything. Each error is printed with file, line and column, and the exit code is
 Plugins are not executed, so their own settings are not checked. --deep starts each
 plugin and asks it.`,
 		Example: "  delaybridge config check delaybridge.yaml\n  delaybridge config check --deep delaybridge.yaml",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError(fmt.Sprintf("%s takes one argument, the path of the configuration file; %d were given", cmd.CommandPath(), len(args)))
+			}
+			return nil
+		},
 	}
 	cmd.Flags().StringVar(&path, "config", "", "path of the configuration file (env "+envConfig+")")
 	cmd.Flags().BoolVar(&deep, "deep", false, "also start the plugins, which then check their settings")
@@ -37,29 +43,31 @@ plugin and asks it.`,
 		if len(args) == 1 {
 			path = args[0]
 		}
-		c, err := loadConfig(path)
-		if err != nil {
-			return err
-		}
-		plugins := plugin.Checker
-		if deep {
-			plugins = plugin.Opener
-		}
-		sinks, err := openSinks(cmd.Context(), c, slog.New(slog.DiscardHandler), plugins)
-		if err != nil {
-			return err
-		}
-		if err := closeSinks(sinks); err != nil {
-			return err
-		}
-		inputs := "HTTP on " + c.HTTP.Listen
-		if c.GRPC.Listen != "" {
-			inputs += ", gRPC on " + c.GRPC.Listen
-		}
-		if _, err = fmt.Fprintf(a.stdout, "ok: %s, %s\n", counted(len(c.Sinks), "sink"), inputs); err != nil {
-			return fmt.Errorf("write the output: %w", err)
-		}
-		return nil
+		return a.checkConfig(cmd.Context(), path, deep)
 	})
 	return cmd
+}
+
+// checkConfig checks the file at path; if deep, also by starting its plugins.
+func (a *app) checkConfig(ctx context.Context, path string, deep bool) error {
+	c, err := loadConfig(path)
+	if err != nil {
+		return err
+	}
+	plugins := plugin.Checker
+	if deep {
+		plugins = plugin.Opener
+	}
+	sinks, err := openSinks(ctx, c, slog.New(slog.DiscardHandler), plugins)
+	if err != nil {
+		return err
+	}
+	if err := closeSinks(sinks); err != nil {
+		return err
+	}
+	inputs := "HTTP on " + c.HTTP.Listen
+	if c.GRPC.Listen != "" {
+		inputs += ", gRPC on " + c.GRPC.Listen
+	}
+	return printer{w: a.stdout}.print(fmt.Sprintf("ok: %s, %s\n", counted(len(c.Sinks), "sink"), inputs))
 }

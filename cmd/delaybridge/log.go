@@ -4,10 +4,24 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
+	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 )
+
+func newLogger(w io.Writer, c config.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(strings.ToUpper(c.Level))) // checked by config; else info
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(visible{w}, options))
+	}
+	return slog.New(slog.NewTextHandler(visible{w}, options))
+}
 
 // visible writes log lines on to another writer, with escapes in place of what
 // the handlers let stand but a terminal acts on, or shows in another order: log
