@@ -15,7 +15,7 @@ import (
 
 // Wrap returns store in a wrapper with places to fail in, and puts such wrappers around
 // the sinks. From then on SIGUSR1 has the process count its goroutines.
-func Wrap(store able, sinks []*core.Dispatcher) core.Store {
+func Wrap(store core.Store, sinks []*core.Dispatcher) core.Store {
 	countGoroutines()
 	for _, d := range sinks {
 		d.Sink = &failSink{d.Sink, readFailpoints()}
@@ -23,29 +23,21 @@ func Wrap(store able, sinks []*core.Dispatcher) core.Store {
 	return &failStore{store, readFailpoints()}
 }
 
-// able is a store with the abilities that its wrapper keeps.
-type able interface {
-	core.Store
-	core.Inspector
-	core.HealthChecker
-	Durability() string
-}
-
 // failStore is a store with places to fail in.
 type failStore struct {
-	able
+	core.Store
 	points failpoints
 }
 
-// Unwrap gives the abilities of the store.
-func (s *failStore) Unwrap() core.Store { return s.able }
+// Unwrap leaves the abilities to the store; see core.Ability.
+func (s *failStore) Unwrap() core.Store { return s.Store }
 
 // Park implements core.Store.
 func (s *failStore) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
 	if err := s.points.reach("park.before"); err != nil {
 		return refuseAll(messages, fmt.Errorf("%w: %w", core.ErrUnavailable, err))
 	}
-	receipts := s.able.Park(ctx, messages...)
+	receipts := s.Store.Park(ctx, messages...)
 	if err := s.points.reach("park.after"); err != nil {
 		return refuseAll(messages, fmt.Errorf("%w: %w", core.ErrUnknown, err))
 	}
@@ -65,7 +57,7 @@ func (s *failStore) Cancel(ctx context.Context, ref core.Ref) (core.Receipt, err
 	if err := s.points.reach("cancel.before"); err != nil {
 		return core.Receipt{}, fmt.Errorf("%w: %w", core.ErrUnavailable, err)
 	}
-	receipt, err := s.able.Cancel(ctx, ref)
+	receipt, err := s.Store.Cancel(ctx, ref)
 	if failed := s.points.reach("cancel.after"); failed != nil {
 		return core.Receipt{}, fmt.Errorf("%w: %w", core.ErrUnknown, failed)
 	}
@@ -74,7 +66,7 @@ func (s *failStore) Cancel(ctx context.Context, ref core.Ref) (core.Receipt, err
 
 // Serve implements core.Store.
 func (s *failStore) Serve(ctx context.Context, sink string, work func(context.Context, core.Bucket) error) error {
-	return s.able.Serve(ctx, sink, func(ctx context.Context, b core.Bucket) error {
+	return s.Store.Serve(ctx, sink, func(ctx context.Context, b core.Bucket) error {
 		if err := s.points.reach("own.before"); err != nil {
 			return err
 		}
@@ -123,7 +115,7 @@ type failSink struct {
 	points failpoints
 }
 
-// Unwrap gives the abilities of the sink.
+// Unwrap leaves the abilities to the sink.
 func (s *failSink) Unwrap() core.Sink { return s.Sink }
 
 // Deliver implements core.Sink.
@@ -145,20 +137,4 @@ func (s *failSink) Deliver(ctx context.Context, batch []*core.Message) error {
 		return core.Classify(core.Unknown, failed)
 	}
 	return err
-}
-
-// Check implements core.Checker.
-func (s *failSink) Check(ctx context.Context, batch []*core.Message) error {
-	if checker, ok := s.Sink.(core.Checker); ok {
-		return checker.Check(ctx, batch)
-	}
-	return nil
-}
-
-// Describe implements core.Describer.
-func (s *failSink) Describe() map[string]string {
-	if describer, ok := s.Sink.(core.Describer); ok {
-		return describer.Describe()
-	}
-	return nil
 }
