@@ -61,7 +61,7 @@ sinks:
 	if stats := i.text("/v1/stats"); !strings.Contains(stats, "cannot open libbroker.so") {
 		t.Errorf("stats: %s", stats)
 	}
-	const line = `level=ERROR msg="plugin does not start, its sink is blocked and its messages wait" sink=files`
+	const line = `level=ERROR msg="plugin failed to start, its sink is blocked and its messages wait" sink=files`
 	if !strings.Contains(i.logs.String(), line) {
 		t.Errorf("the log has no %q:\n%s", line, i.logs)
 	}

@@ -100,7 +100,7 @@ func (v *sinkServer) hold(ctx context.Context, t *lease) {
 			t.cancel(core.ErrLeaseLost)
 		}
 		if errors.Is(err, errNewer) {
-			v.log.Warn("bucket is left to an instance of the newer version", "bucket", t.bucket.number, "err", err)
+			v.log.Warn("bucket is left to an instance of a newer version", "bucket", t.bucket.number, "err", err)
 			t.cancel(errStopping)
 		}
 		if err == nil || ctx.Err() != nil {

@@ -81,7 +81,7 @@ func (s *session) checkLimit() {
 		said := differs.FindStringSubmatch(refused.Reason)
 		switch {
 		case refused.Code == amqp091.AccessRefused:
-			log.Warn("may not look whether the queue drops messages: a quorum queue of RabbitMQ 4 does so after 20 deliveries, "+
+			log.Warn("not allowed to check whether the queue drops messages: a quorum queue of RabbitMQ 4 does so after 20 deliveries, "+
 				"unless it was declared with x-delivery-limit -1", "err", refused.Reason)
 			return
 		case said == nil || said[1] == "x-queue-type":

@@ -93,7 +93,7 @@ func (r *rig) wantWarning(settings map[string]any, queue, want string) {
 	}
 	src, log := r.logged(settings)
 	r.awaitExchange(r.URL(), queue)
-	waitFor(r.t, "it reads", func() bool { return strings.Contains(log.String(), "source reads") })
+	waitFor(r.t, "it reads", func() bool { return strings.Contains(log.String(), "source started") })
 	if err := src.stop(); err != nil {
 		r.t.Error(err)
 	}

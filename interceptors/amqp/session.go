@@ -90,7 +90,7 @@ func (s *queueReader) serve(ctx context.Context, next *int, started func()) erro
 		return err
 	}
 	started()
-	s.log.Info("source reads", "source", s.name, "queue", s.queue)
+	s.log.Info("source started", "source", s.name, "queue", s.queue)
 	return one.work(ctx, deliveries)
 }
 
@@ -309,7 +309,7 @@ func (s *session) watch(ctx context.Context, end context.CancelCauseFunc) {
 	for looked := (time.Time{}); ; {
 		deleted := s.deleted(&marks)
 		if deleted && !looked.IsZero() {
-			s.log.Error("the exchange was deleted: what was published to it until it is bound again is lost, though it was confirmed",
+			s.log.Error("the exchange was deleted: messages published to it before it is bound again are lost, although they were confirmed",
 				"source", s.name, "exchange", s.exchange.name, "queue", s.queue)
 		}
 		if deleted || time.Since(looked) >= watchEvery {

@@ -57,7 +57,7 @@ func (f *fetcher) run(ctx context.Context, pages chan<- *page, turns chan struct
 			return fmt.Errorf("topic %s, partition %d: %w: %w", f.topic, f.number, errUnreadable, err)
 		case errors.Is(err, errLogLost):
 			if f.progress.forget(f.topic, !errors.Is(err, errEndsBefore)) {
-				f.log.Error("partition is not the one that was read any more, joining again", "offset", offset, "err", err)
+				f.log.Error("the partition was recreated, rejoining the group", "offset", offset, "err", err)
 			}
 			return err
 		case err == nil:
@@ -180,7 +180,7 @@ func (f *fetcher) goBack(offset int64, common point) int64 {
 		next, common.epoch = kafka.FirstOffset, -1
 	}
 	f.epoch = common.epoch
-	f.log.Error("partition has lost records that were read, going on with those in their place", "offset", offset, "going_on_at", next)
+	f.log.Error("the partition lost records that had been read, continuing with those that replaced them", "offset", offset, "going_on_at", next)
 	return next
 }
 
@@ -222,7 +222,7 @@ func (f *fetcher) relocate(ctx context.Context, offset int64) (int64, error) {
 			return offset, err
 		}
 	}
-	f.log.Error("partition does not have the next record any more, going on with another", "offset", offset, "going_on_at", next)
+	f.log.Error("the next record is no longer in the partition, continuing with another", "offset", offset, "going_on_at", next)
 	return next, nil
 }
 
@@ -270,7 +270,7 @@ func (f *fetcher) connect(ctx context.Context, offset int64) (int64, error) {
 		return offset, fmt.Errorf("%w: another topic has its name", errLogLost)
 	}
 	f.epoch = -1
-	f.log.Error("topic is not the one that the group has read, reading it from its beginning", "offset", offset)
+	f.log.Error("the topic was recreated, reading it from its beginning", "offset", offset)
 	return kafka.FirstOffset, nil
 }
 

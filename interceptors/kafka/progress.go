@@ -98,7 +98,7 @@ func (s *session) commit(ctx context.Context) error {
 			for _, topic := range gone {
 				s.progress.forget(topic, true)
 			}
-			s.log.Error("topics no longer exist, joining again", "source", s.name, "topics", gone)
+			s.log.Error("topics no longer exist, rejoining the group", "source", s.name, "topics", gone)
 			return errLogLost
 		case err != nil:
 			trouble.Report("can't commit", err)

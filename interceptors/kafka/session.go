@@ -49,7 +49,7 @@ func (s *session) run(ctx context.Context) error {
 	}
 	s.setPartitions(partitions)
 	defer s.setPartitions(nil)
-	s.log.Info("source has its partitions", "source", s.name, "group", s.settings.group, "generation", s.generation.ID, "partitions", len(partitions))
+	s.log.Info("source joined its group", "source", s.name, "group", s.settings.group, "generation", s.generation.ID, "partitions", len(partitions))
 
 	var readers, others sync.WaitGroup
 	for _, p := range partitions {

@@ -100,7 +100,7 @@ func (m *member) awaitTopics(ctx context.Context) topicCounts {
 func (m *member) logMissing(counts topicCounts) {
 	missing := slices.DeleteFunc(slices.Clone(m.settings.topics), func(topic string) bool { return !counts.missing(topic) })
 	if len(missing) > 0 && !slices.Equal(missing, m.missing) {
-		m.log.Warn("topics do not exist, they are read once they do", "source", m.name, "topics", missing)
+		m.log.Warn("topics do not exist yet, they are read once they are created", "source", m.name, "topics", missing)
 	}
 	m.missing = missing
 }

@@ -58,7 +58,7 @@ func (h atRecord) WithAttrs(attrs []slog.Attr) slog.Handler {
 func TestMorePartitionsMeanwhile(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 1)
-	shared := func(record slog.Record) bool { return record.Message == "source has its partitions" }
+	shared := func(record slog.Record) bool { return record.Message == "source joined its group" }
 	log := slog.New(atRecord{r.logger().Handler(), shared, sync.OnceFunc(func() { r.grow(topic, 3) })})
 	made, err := New("src", r.config([]string{topic}, nil), r.interceptor(), log)
 	if err != nil {

@@ -335,14 +335,14 @@ func (m *member) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if open := m.commitOnce(ctx, m.progress.take()); len(open) > 0 {
-		m.log.Warn("last commit failed, messages will be read again", "source", m.name, "queues", len(open))
+		m.log.Warn("last commit failed, its messages will be read again", "source", m.name, "queues", len(open))
 	}
 	fields := map[string]string{"clientID": m.id, "consumerGroup": m.settings.group}
 	var leaving sync.WaitGroup
 	for _, broker := range m.cluster.known() {
 		leaving.Go(func() {
 			if _, err := m.cluster.askBroker(ctx, broker, request{code: requestLeave, fields: fields}); err != nil {
-				m.log.Debug("broker was not told that the source ends", "source", m.name, "broker", broker, "err", err)
+				m.log.Debug("could not unregister from the broker", "source", m.name, "broker", broker, "err", err)
 			}
 		})
 	}

@@ -207,7 +207,7 @@ func (q *queue) pull(ctx context.Context, from int64) (p page, pause time.Durati
 			return p, 0, fmt.Errorf("broker gives messages and no offset after %d", from)
 		}
 	case codeOffsetMoved:
-		q.log.Error("messages at this offset are not there any more, the source goes on where the broker says",
+		q.log.Error("messages at this offset no longer exist, continuing at the broker's offset",
 			"source", q.name, "topic", q.topic, "broker", q.broker, "queue", q.number, "offset", from, "next", p.next)
 	}
 	if p.next == from {

@@ -48,7 +48,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		}
 		if l.told.IsZero() || time.Since(l.told) > time.Minute {
 			l.told = time.Now()
-			l.log.Warn("there are as many connections as are allowed; more are refused", "max_connections", l.most)
+			l.log.Warn("connection limit reached, new connections are refused", "max_connections", l.most)
 		}
 		if c.move(nil, &l.spare, spareConnections) {
 			return c, nil

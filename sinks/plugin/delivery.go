@@ -241,7 +241,7 @@ func (in *instance) outcome(result *sinkv1.Result) error {
 	}
 	err := errorOf(result)
 	if errors.Is(err, errNoOutcome) && in.odd.CompareAndSwap(false, true) {
-		in.log.Warn("plugin gives outcomes that are not known, they count as unknown", "outcome", int(result.GetOutcome()))
+		in.log.Warn("plugin returned an undefined outcome, it counts as unknown", "outcome", int(result.GetOutcome()))
 	}
 	return err
 }

@@ -287,7 +287,7 @@ func TestOddOutcomeIsLoggedOnce(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	}
-	if lines := journal.with(t, "plugin gives outcomes that are not known, they count as unknown"); len(lines) != 1 || lines[0]["outcome"] != 77.0 {
+	if lines := journal.with(t, "plugin returned an undefined outcome, it counts as unknown"); len(lines) != 1 || lines[0]["outcome"] != 77.0 {
 		t.Errorf("logged %v", lines)
 	}
 }

@@ -306,11 +306,11 @@ func (in *instance) stop(timeout time.Duration) {
 	defer cancel()
 	_, err := in.sink.Close(ctx, &sinkv1.CloseRequest{})
 	if err != nil && !in.gone() {
-		in.log.Warn("plugin did not close", "err", clean(err.Error()))
+		in.log.Warn("plugin failed to close", "err", clean(err.Error()))
 	}
 	in.program.signal(syscall.SIGTERM)
 	if await(in.program.ended, in.pace.term) != nil {
-		in.log.Warn("plugin did not end when asked to, it was killed", "waited", in.pace.term)
+		in.log.Warn("plugin did not exit when asked, it was killed", "waited", in.pace.term)
 	}
 	in.end()
 }
@@ -319,14 +319,14 @@ func (in *instance) stop(timeout time.Duration) {
 func (in *instance) end() {
 	if in.program != nil {
 		if err := in.program.kill(); err != nil {
-			in.log.Error("plugin can't be ended", "pid", in.program.pid(), "err", err)
+			in.log.Error("plugin process could not be killed", "pid", in.program.pid(), "err", err)
 		}
 	}
 	if in.client != nil {
 		in.release()
 	}
 	if err := os.RemoveAll(in.dir); err != nil {
-		in.log.Warn("directory of a plugin is left behind", "err", err)
+		in.log.Warn("the temporary directory of a plugin could not be removed", "err", err)
 	}
 }
 
@@ -354,6 +354,6 @@ func libraryLog(log *slog.Logger) hclog.Logger {
 type libraryLines struct{ log *slog.Logger }
 
 func (l *libraryLines) Write(p []byte) (int, error) {
-	l.log.Debug("go-plugin says", "text", printableText(strings.TrimSpace(string(p))))
+	l.log.Debug("go-plugin log", "text", printableText(strings.TrimSpace(string(p))))
 	return len(p), nil
 }

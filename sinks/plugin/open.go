@@ -95,7 +95,7 @@ func open(ctx context.Context, settings settings, log *slog.Logger, patient bool
 		s.lastExit = clean(oneLine(err))
 	}
 	if settings.sha256 == nil {
-		log.Warn("plugin is not pinned: without sha256 whatever lies there is run", "command", settings.command)
+		log.Warn("plugin is not pinned: without sha256, any program at this path is run", "command", settings.command)
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go s.supervise(ctx, in, err)

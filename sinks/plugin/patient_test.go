@@ -45,7 +45,7 @@ func TestBrokenAtTheStart(t *testing.T) {
 			}
 			var lines []map[string]any
 			within(t, slack, "logged", func() bool {
-				lines = e.journal.with(t, "plugin does not start, its sink is blocked and its messages wait")
+				lines = e.journal.with(t, "plugin failed to start, its sink is blocked and its messages wait")
 				return len(lines) > 0
 			})
 			if lines[0]["level"] != "ERROR" || !strings.Contains(lines[0]["err"].(string), test.why) {

@@ -45,7 +45,7 @@ func TestMessageThatEndsThePlugin(t *testing.T) {
 		entry, err := in.Get(t.Context(), core.Ref{ID: "poison"})
 		return err == nil && entry.State == core.Dead && d.Totals().Delivered == others
 	})
-	within(t, slack, "the plugin runs again", func() bool { return e.details()["state"] == stateRunning })
+	within(t, slack, "the plugin is running again", func() bool { return e.details()["state"] == stateRunning })
 	if n, _ := strconv.Atoi(e.details()["restarts"]); n < 2 || n > attempts {
 		t.Errorf("the plugin ended %d times, want 2 to %d: %v", n, attempts, e.journal.with(t, "delivery failed, will be retried"))
 	}

@@ -43,7 +43,7 @@ func TestDeliver(t *testing.T) {
 	if alive(pid) || e.details()["state"] != "closed" || e.Sink.(core.HealthChecker).Health(t.Context()) == nil {
 		t.Errorf("after Close: %v", e.details())
 	}
-	if n := len(e.journal.with(t, "plugin is not pinned: without sha256 whatever lies there is run")); n != 1 {
+	if n := len(e.journal.with(t, "plugin is not pinned: without sha256, any program at this path is run")); n != 1 {
 		t.Errorf("warned %d times", n)
 	}
 }
@@ -79,11 +79,11 @@ func TestReplaced(t *testing.T) {
 				t.Errorf("got %s: %v", got, err)
 			}
 			e.restarted(1, slack)
-			lines := e.journal.with(t, "plugin went down")
+			lines := e.journal.with(t, "plugin exited")
 			if len(lines) != 1 || !strings.HasPrefix(fmt.Sprint(lines[0]["err"]), test.why) || lines[0]["level"] != "WARN" {
 				t.Errorf("logged %v", lines)
 			}
-			if n := len(e.journal.with(t, "plugin runs again")); n != 1 {
+			if n := len(e.journal.with(t, "plugin is running again")); n != 1 {
 				t.Errorf("told %d times that it runs again", n)
 			}
 			if alive(first) {
@@ -201,7 +201,7 @@ func TestQuarantine(t *testing.T) {
 		within(t, slack, "running", func() bool { return e.details()["state"] == stateRunning })
 		e.deliver(slack, messages(2)...) // an end on one would be the message's
 		within(t, slack, "noticed", func() bool {
-			return len(e.journal.with(t, "plugin went down"))+len(e.journal.with(t, "plugin went down too often, it is quarantined")) > n
+			return len(e.journal.with(t, "plugin exited"))+len(e.journal.with(t, "plugin exited too often, it is quarantined")) > n
 		})
 	}
 	if f := e.details(); f["state"] != stateQuarantined || f["restarts"] != "4" || f["pid"] != "" {
@@ -214,7 +214,7 @@ func TestQuarantine(t *testing.T) {
 	if err := e.deliver(time.Second, messages(1)...); core.ClassOf(err) != core.Retry {
 		t.Errorf("got %v", err)
 	}
-	if n := len(e.journal.with(t, "plugin went down too often, it is quarantined")); n != 1 {
+	if n := len(e.journal.with(t, "plugin exited too often, it is quarantined")); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 }
@@ -270,7 +270,7 @@ func TestIgnoresTerm(t *testing.T) {
 	if took := time.Since(began); took > slack || alive(pid) {
 		t.Errorf("took %s, lives: %v", took, alive(pid))
 	}
-	if lines := e.journal.with(t, "plugin did not end when asked to, it was killed"); len(lines) != 1 {
+	if lines := e.journal.with(t, "plugin did not exit when asked, it was killed"); len(lines) != 1 {
 		t.Errorf("logged %v", lines)
 	}
 }

@@ -92,7 +92,7 @@ func (s *Sink) restart(ctx context.Context, plan *restarts, why error, lived tim
 		in, err := s.start(ctx)
 		if err == nil {
 			s.run(in)
-			s.log.Info("plugin runs again", "pid", in.program.pid())
+			s.log.Info("plugin is running again", "pid", in.program.pid())
 			return in
 		}
 		if ctx.Err() != nil {
@@ -132,13 +132,13 @@ func (s *Sink) tell(plan *restarts, why error, lived time.Duration, onOne bool) 
 	s.pause(state, down)
 	switch {
 	case before:
-		s.log.Debug("plugin went down again", "err", clean(oneLine(why)))
+		s.log.Debug("plugin exited again", "err", clean(oneLine(why)))
 	case plan.quarantined:
-		s.log.Error("plugin went down too often, it is quarantined", "err", clean(oneLine(why)), "tried_every", plan.calm)
+		s.log.Error("plugin exited too often, it is quarantined", "err", clean(oneLine(why)), "retry_every", plan.calm)
 	case !s.ran():
-		s.log.Error("plugin does not start, its sink is blocked and its messages wait", "err", clean(oneLine(why)), "tried_again_in", plan.wait)
+		s.log.Error("plugin failed to start, its sink is blocked and its messages wait", "err", clean(oneLine(why)), "retry_in", plan.wait)
 	default:
-		s.log.Warn("plugin went down", "err", clean(oneLine(why)), "restart_in", plan.wait)
+		s.log.Warn("plugin exited", "err", clean(oneLine(why)), "restart_in", plan.wait)
 	}
 }
 
