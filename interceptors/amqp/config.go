@@ -3,18 +3,19 @@ package amqpsource
 import (
 	"cmp"
 	"encoding/json"
+	"net"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 	strict "github.com/delaybridge/delaybridge/internal/settings"
-	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
 // config is the configuration as written; see the package documentation.
 type config struct {
 	source.Config
-	URLs             []string         `json:"urls"`
+	amqp.ConnectionConfig
 	Queues           []string         `json:"queues"`
 	Exchanges        []exchangeConfig `json:"exchanges"`
 	QueueArguments   map[string]any   `json:"queue_arguments"`
@@ -26,16 +27,12 @@ type config struct {
 	DropUserID       bool             `json:"drop_user_id"`
 	Prefetch         *int             `json:"prefetch"`
 	Batch            *int             `json:"batch"`
-	DialTimeout      string           `json:"dial_timeout"`
-	WriteTimeout     string           `json:"write_timeout"`
 	ConfirmTimeout   string           `json:"confirm_timeout"`
-	Heartbeat        string           `json:"heartbeat"`
-	TLS              *tlsfiles.Config `json:"tls"`
 }
 
 // settings is the configuration as used.
 type settings struct {
-	nodes            []node
+	cluster          amqp.Cluster
 	queues           []string
 	exchanges        []exchange
 	queueArguments   map[string]any
@@ -47,10 +44,7 @@ type settings struct {
 	dropUserID       bool
 	prefetch         int
 	batch            int
-	dialTimeout      time.Duration
-	writeTimeout     time.Duration
 	confirmTimeout   time.Duration
-	heartbeat        time.Duration
 }
 
 // What becomes of a message's properties.
@@ -61,13 +55,9 @@ const (
 )
 
 const (
-	maxShort        = 255 // bytes of a name
 	maxPrefetch     = 65535
 	defaultPrefetch = 1000
 	maxBatch        = 500
-	minTimeout      = 10 * time.Millisecond
-	minHeartbeat    = time.Second
-	maxTimeout      = 10 * time.Minute
 )
 
 // decode reads the configuration and checks everything that needs no broker.
@@ -85,12 +75,18 @@ func decode(raw json.RawMessage) (config, settings, error) {
 func (c *config) settings() (settings, error) {
 	s := settings{queues: c.Queues, rejectQueue: c.RejectQueue, rejectExchange: c.RejectExchange,
 		requireMessageID: c.RequireMessageID, dropUserID: c.DropUserID}
-	for _, step := range []func(*settings) error{c.setNodes, c.checkSources, c.setArguments, c.checkReject, c.setProperties, c.setNumbers, c.setTimes} {
+	for _, step := range []func(*settings) error{c.setCluster, c.checkSources, c.setArguments, c.checkReject, c.setProperties, c.setNumbers} {
 		if err := step(&s); err != nil {
 			return settings{}, err
 		}
 	}
 	return s, nil
+}
+
+func (c *config) setCluster(s *settings) (err error) {
+	s.cluster, err = c.Load()
+	s.cluster.Wrap = func(conn net.Conn) net.Conn { return newGuard(conn) }
+	return err
 }
 
 func (c *config) setProperties(s *settings) error {
@@ -124,24 +120,20 @@ func (c *config) checkReject(s *settings) error {
 			return core.Invalidf("reject_exchange", "is read by this source, so that rejected messages would come back")
 		}
 	}
-	if err := checkShort("reject_queue", s.rejectQueue); err != nil {
+	if err := amqp.CheckShort("reject_queue", s.rejectQueue); err != nil {
 		return err
 	}
-	return checkShort("reject_exchange", s.rejectExchange)
+	return amqp.CheckShort("reject_exchange", s.rejectExchange)
 }
 
 func (c *config) setNumbers(s *settings) error {
+	err := strict.Durations(strict.Duration{Field: "confirm_timeout", Text: c.ConfirmTimeout, Standard: 5 * time.Second,
+		Min: amqp.MinTimeout, Max: amqp.MaxTimeout, To: &s.confirmTimeout})
+	if err != nil {
+		return err
+	}
 	return strict.Ints(
 		strict.Int{Field: "prefetch", Given: c.Prefetch, Standard: defaultPrefetch, Min: 1, Max: maxPrefetch, To: &s.prefetch},
 		strict.Int{Field: "batch", Given: c.Batch, Standard: maxBatch, Min: 1, Max: maxBatch, To: &s.batch},
-	)
-}
-
-func (c *config) setTimes(s *settings) error {
-	return strict.Durations(
-		strict.Duration{Field: "dial_timeout", Text: c.DialTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.dialTimeout},
-		strict.Duration{Field: "write_timeout", Text: c.WriteTimeout, Standard: 3 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.writeTimeout},
-		strict.Duration{Field: "confirm_timeout", Text: c.ConfirmTimeout, Standard: 5 * time.Second, Min: minTimeout, Max: maxTimeout, To: &s.confirmTimeout},
-		strict.Duration{Field: "heartbeat", Text: c.Heartbeat, Standard: 10 * time.Second, Min: minHeartbeat, Max: maxTimeout, To: &s.heartbeat},
 	)
 }

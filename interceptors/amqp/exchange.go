@@ -7,13 +7,12 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 // exchangeConfig is an exchange that stands for one of the type
@@ -59,7 +58,7 @@ func (c *config) checkQueue(field, name string, twice bool) error {
 	if twice {
 		return core.Invalidf(field, "appears twice")
 	}
-	return checkShort(field, name)
+	return amqp.CheckShort(field, name)
 }
 
 func (c *config) addExchange(s *settings, field string, e *exchangeConfig) error {
@@ -83,7 +82,7 @@ func (c *config) addExchange(s *settings, field string, e *exchangeConfig) error
 		return err
 	}
 	s.exchanges = append(s.exchanges, made)
-	return errors.Join(checkShort(field+".name", e.Name), checkShort(field+".to", e.To), checkShort(field+".queue", made.queue))
+	return errors.Join(amqp.CheckShort(field+".name", e.Name), amqp.CheckShort(field+".to", e.To), amqp.CheckShort(field+".queue", made.queue))
 }
 
 // checkTarget keeps messages from going in a circle, and from exchanges that
@@ -110,17 +109,6 @@ func isOneOf(name string, patterns []string) bool {
 // reads tells whether the source reads from a queue.
 func (s *settings) reads(queue string) bool {
 	return slices.Contains(s.queues, queue) || slices.ContainsFunc(s.exchanges, func(e exchange) bool { return e.queue == queue })
-}
-
-// checkShort tells whether text fits into a short string of the protocol.
-func checkShort(field, text string) error {
-	switch {
-	case len(text) > maxShort:
-		return core.Invalidf(field, "is longer than %d bytes", maxShort)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
-		return core.Invalidf(field, "has control characters or invalid UTF-8")
-	}
-	return nil
 }
 
 // setArguments makes of numbers what brokers expect: JSON knows floats only.

@@ -9,6 +9,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 // guard reads frames and takes out tables of headers that the library can't
@@ -62,7 +63,7 @@ func (g *guard) begin() error {
 		return err
 	}
 	size := int(binary.BigEndian.Uint32(head[3:]))
-	if head[0] != frameContentType || size > frameSize {
+	if head[0] != frameContentType || size > amqp.FrameSize {
 		g.ready, g.passing = head, size+1 // and a mark for its end
 		return nil
 	}

@@ -15,7 +15,7 @@ const limitArgument = "x-delivery-limit"
 // limits tells whether the broker drops a message of a quorum queue that was delivered
 // 20 times, unless the queue has another limit, or -1 for none. RabbitMQ does so from
 // version 4 on; before, it takes -1 for 0.
-func (c *connection) limits() bool {
+func limits(c *amqp091.Connection) bool {
 	version, _ := c.Properties["version"].(string)
 	major, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(major)
@@ -26,7 +26,7 @@ func (c *connection) limits() bool {
 // else is set. A queue that is there keeps the limit that it has.
 func (s *session) declare() error {
 	s.arguments = s.settings.queueArguments
-	if _, set := s.arguments[limitArgument]; !set && s.arguments["x-queue-type"] == "quorum" && s.connection.limits() {
+	if _, set := s.arguments[limitArgument]; !set && s.arguments["x-queue-type"] == "quorum" && limits(s.connection.Connection) {
 		s.arguments = maps.Clone(s.arguments)
 		s.arguments[limitArgument] = int64(-1)
 		err := s.declareWith(s.arguments)
@@ -67,7 +67,7 @@ const maxQuestions = 16
 // checkLimit warns once of a queue that drops messages that were delivered too often. A
 // policy can't be seen.
 func (s *session) checkLimit() {
-	if s.limitChecked || !s.connection.limits() {
+	if s.limitChecked || !limits(s.connection.Connection) {
 		return
 	}
 	log := s.log.With("source", s.name, "queue", s.queue)

@@ -110,5 +110,5 @@ func (r *rig) limited() bool {
 		r.t.Fatal(err)
 	}
 	defer c.Close()
-	return (&connection{Connection: c}).limits()
+	return limits(c)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 // rejecter publishes what can't be parked to the reject queue or exchange, on a
@@ -22,8 +23,8 @@ type rejecter struct {
 	settings *settings
 
 	mu         sync.Mutex
-	next       int
-	connection *connection // nil: there is none
+	dialer     *amqp.Dialer
+	connection *amqp.Connection // nil: there is none
 	channel    *amqp091.Channel
 	returns    chan amqp091.Return
 }
@@ -39,7 +40,7 @@ const (
 
 // maxProperties bounds the headers and other properties together: they must fit
 // into one frame, or the broker closes the connection.
-const maxProperties = frameSize - 4<<10
+const maxProperties = amqp.FrameSize - 4<<10
 
 var errNacked = errors.New("the broker refused the message (negative confirm)")
 
@@ -78,7 +79,7 @@ func portion(batch []amqp091.Delivery, rejected []source.Rejection) int {
 func (r *rejecter) writeSome(ctx context.Context, queue string, batch []amqp091.Delivery, rejected []source.Rejection) error {
 	ctx, cancel := context.WithTimeout(ctx, r.settings.confirmTimeout)
 	defer cancel()
-	return r.connection.within(ctx, r.settings.confirmTimeout, func() error { return r.publish(ctx, queue, batch, rejected) })
+	return r.connection.Within(ctx, r.settings.confirmTimeout, func() error { return r.publish(ctx, queue, batch, rejected) })
 }
 
 func (r *rejecter) target() string {
@@ -94,11 +95,11 @@ func (r *rejecter) open(ctx context.Context) error {
 		return nil
 	}
 	r.drop()
-	connection, err := r.settings.connect(ctx, &r.next)
+	connection, err := r.dialer.Dial(ctx)
 	if err != nil {
 		return err
 	}
-	err = connection.within(ctx, r.settings.dialTimeout, func() error {
+	err = connection.Within(ctx, r.settings.cluster.DialTimeout, func() error {
 		channel, err := connection.Channel()
 		if err != nil {
 			return fmt.Errorf("open a channel: %w", err)
@@ -107,7 +108,7 @@ func (r *rejecter) open(ctx context.Context) error {
 		return channel.Confirm(false)
 	})
 	if err != nil {
-		connection.close(nil)
+		connection.Close(nil)
 		return err
 	}
 	r.connection = connection
@@ -120,7 +121,7 @@ func (r *rejecter) open(ctx context.Context) error {
 // drop ends the connection. r.mu must be held.
 func (r *rejecter) drop() {
 	if r.connection != nil {
-		r.connection.close(nil)
+		r.connection.Close(nil)
 		r.connection = nil
 	}
 }

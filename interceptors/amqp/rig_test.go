@@ -217,6 +217,10 @@ func (r *rig) bridge(sink, more map[string]any) {
 		r.t.Fatal(err)
 	}
 	store, dispatcher := memstore.New(memstore.Config{}), &core.Dispatcher{Name: "out", Sink: out}
+	config, _, err := decode(r.config(more))
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	src, err := New("src", r.config(more), core.NewInterceptor(store, core.Limits{}, dispatcher), r.logger())
 	if err != nil {
 		r.t.Fatal(err)
@@ -232,7 +236,7 @@ func (r *rig) bridge(sink, more map[string]any) {
 		}
 	})
 	for _, e := range src.settings.exchanges { // programs come when all is there
-		r.awaitExchange(src.settings.nodes[0].uri.String(), e.queue)
+		r.awaitExchange(config.URLs[0], e.queue)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 const (
@@ -30,10 +31,10 @@ var errEnded = errors.New("the broker has ended the consumer")
 // run reads the queue until ctx ends, on one connection after another.
 func (s *queueReader) run(ctx context.Context) error {
 	trouble := source.Troubles{Of: s.parker, Log: s.log.With("source", s.name, "queue", s.queue)}
-	pause, next := firstPause, rand.IntN(len(s.settings.nodes))
+	pause, dialer := firstPause, s.settings.cluster.Dialer()
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := s.serve(ctx, &next, trouble.Over)
+		err := s.serve(ctx, dialer, trouble.Over)
 		if _, refused := errors.AsType[*source.RefusedError](err); refused {
 			return err
 		}
@@ -41,7 +42,6 @@ func (s *queueReader) run(ctx context.Context) error {
 			return nil
 		}
 		trouble.Report("can't read from the queue", err)
-		next++
 		if time.Since(began) > maxPause {
 			pause = firstPause
 		}
@@ -63,7 +63,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // session is one connection that reads one queue.
 type session struct {
 	*queueReader
-	connection *connection
+	connection *amqp.Connection
 	channel    *amqp091.Channel
 	arguments  map[string]any // of the queue, if it is declared here
 	arrived    chan amqp091.Delivery
@@ -77,14 +77,14 @@ type session struct {
 
 // serve reads until ctx ends or the connection does; it calls started when the
 // broker has let it begin.
-func (s *queueReader) serve(ctx context.Context, next *int, started func()) error {
-	connection, err := s.settings.connect(ctx, next)
+func (s *queueReader) serve(ctx context.Context, dialer *amqp.Dialer, started func()) error {
+	connection, err := dialer.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	one := &session{queueReader: s, connection: connection, arrived: make(chan amqp091.Delivery, s.settings.batch)}
 	defer one.helpers.Wait() // that may take until the connection is closed
-	defer func() { connection.close(one.channel) }()
+	defer func() { connection.Close(one.channel) }()
 	deliveries, err := one.begin(ctx)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *queueReader) serve(ctx context.Context, next *int, started func()) erro
 
 // begin makes the broker deliver.
 func (s *session) begin(ctx context.Context) (deliveries <-chan amqp091.Delivery, err error) {
-	err = s.connection.within(ctx, s.settings.dialTimeout, func() error {
+	err = s.connection.Within(ctx, s.settings.cluster.DialTimeout, func() error {
 		if err := s.checkReject(); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (s *session) begin(ctx context.Context) (deliveries <-chan amqp091.Delivery
 		if err := channel.Qos(s.settings.prefetch, 0, false); err != nil {
 			return fmt.Errorf("set prefetch: %w", err)
 		}
-		if deliveries, err = channel.Consume(s.queue, connectionName+"-"+s.name, false, false, false, false, nil); err != nil {
+		if deliveries, err = channel.Consume(s.queue, "delaybridge-"+s.name, false, false, false, false, nil); err != nil {
 			return fmt.Errorf("consume: %w", err)
 		}
 		s.checkLimit()

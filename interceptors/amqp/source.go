@@ -47,7 +47,7 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 	}
 	i := &Source{name: name, settings: s, log: log, parker: &source.Parker{In: in, Name: name, Log: log, Skip: skip}}
 	if s.rejectQueue != "" || s.rejectExchange != "" {
-		i.rejecter = &rejecter{settings: &i.settings}
+		i.rejecter = &rejecter{settings: &i.settings, dialer: i.settings.cluster.Dialer()}
 	}
 	if err := i.addQueues(c.Config, in); err != nil {
 		return nil, err

@@ -13,31 +13,24 @@ import (
 )
 
 func TestOpenFillsInDefaults(t *testing.T) {
-	s, err := decode(json.RawMessage(`{"urls":["amqp://u:p%40ss@one/","amqps://two:5672/v%2Fhost"]}`))
+	s, err := decode(json.RawMessage(`{"urls":["amqp://one/"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !s.mandatory || s.deliveryMode != amqp091.Persistent || s.connections != 1 || s.channels != 16 ||
-		s.maxMessageSize != 16<<20 || s.dialTimeout != 3*time.Second || s.writeTimeout != 3*time.Second || s.heartbeat != 10*time.Second {
+		s.maxMessageSize != 16<<20 || s.cluster.DialTimeout != 3*time.Second {
 		t.Errorf("defaults: %+v", s)
-	}
-	one, two := s.nodes[0], s.nodes[1]
-	if one.addr != "one:5672" || one.vhost != "/" || one.tls != nil || one.uri.Password != "p@ss" {
-		t.Errorf("first node: %+v", one)
-	}
-	if two.addr != "two:5672" || two.vhost != "v/host" || two.tls == nil || two.tls.ServerName != "two" || two.uri.Username != "guest" {
-		t.Errorf("second node: %+v", two)
 	}
 }
 
 func TestOpenTakesWhatIsWritten(t *testing.T) {
 	s, err := decode(json.RawMessage(`{"urls":["amqp://one"],"exchange":"x","mandatory":false,"persistent":false,"connections":2,
-		"channels":3,"max_message_size":4,"dial_timeout":"5s","write_timeout":"6s","heartbeat":"1m"}`))
+		"channels":3,"max_message_size":4,"dial_timeout":"5s"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.exchange != "x" || s.mandatory || s.deliveryMode != amqp091.Transient || s.connections != 2 || s.channels != 3 ||
-		s.maxMessageSize != 4 || s.dialTimeout != 5*time.Second || s.writeTimeout != 6*time.Second || s.heartbeat != time.Minute {
+		s.maxMessageSize != 4 || s.cluster.DialTimeout != 5*time.Second {
 		t.Errorf("settings: %+v", s)
 	}
 }

@@ -1,9 +1,7 @@
 package amqp
 
 import (
-	"crypto/tls"
 	"errors"
-	"net"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -51,31 +49,4 @@ func (b blame) class() core.Class {
 		return core.TopicBlocked
 	}
 	return core.Unknown
-}
-
-// refusedDial classifies why a connection could not be made. Only what the
-// broker itself says about login or virtual host, and trouble with TLS, wait for an
-// operator: the library's own ErrCredentials also stands for a connection that
-// broke while logging in.
-func refusedDial(err error) error {
-	if refused, ok := errors.AsType[*amqp091.Error](err); ok && refused.Server {
-		if refused.Code == amqp091.AccessRefused || refused.Code == amqp091.NotAllowed {
-			return core.Classify(core.Blocked, err)
-		}
-		return err
-	}
-	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, plain := errors.AsType[tls.RecordHeaderError](err)
-	if certificate || plain || isAlert(err) {
-		return core.Classify(core.Blocked, err)
-	}
-	return err
-}
-
-// isAlert tells whether the other side refused TLS: crypto/tls has no exported
-// type for its alerts, but this operation. With TLS 1.3 a certificate of ours is
-// refused after the handshake, when the library reads already.
-func isAlert(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "remote error"
 }

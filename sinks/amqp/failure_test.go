@@ -1,15 +1,10 @@
 package amqp
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -53,36 +48,6 @@ func TestBlamed(t *testing.T) {
 	}
 	if blamed(nil) != nobody {
 		t.Error("no reason blames somebody")
-	}
-}
-
-func TestRefusedDial(t *testing.T) {
-	alert := &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}
-	alerted := &witness{end: alert}
-	tests := []struct {
-		name string
-		err  error
-		want core.Class
-	}{
-		{"login refused", &amqp091.Error{Code: amqp091.AccessRefused, Server: true}, core.Blocked},
-		{"virtual host refused", &amqp091.Error{Code: amqp091.NotAllowed, Server: true}, core.Blocked},
-		{"connection broke while logging in", amqp091.ErrCredentials, core.Retry},
-		{"connection broke while opening the virtual host", amqp091.ErrVhost, core.Retry},
-		{"broker shuts down", &amqp091.Error{Code: amqp091.ConnectionForced, Server: true}, core.Retry},
-		{"broker fails", &amqp091.Error{Code: amqp091.InternalError, Server: true}, core.Retry},
-		{"unknown authority", fmt.Errorf("TLS: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), core.Blocked},
-		{"certificate refused", alert, core.Blocked},
-		{"certificate refused, then written", alerted.explain(&net.OpError{Op: "write", Err: net.ErrClosed}), core.Blocked},
-		{"no TLS there", tls.RecordHeaderError{}, core.Blocked},
-		{"reset", &net.OpError{Op: "read", Err: errors.New("connection reset")}, core.Retry},
-		{"end", io.EOF, core.Retry},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := core.ClassOf(refusedDial(fmt.Errorf("wrapped: %w", tt.err))); got != tt.want {
-				t.Errorf("class %s, want %s", got, tt.want)
-			}
-		})
 	}
 }
 
@@ -164,17 +129,4 @@ func TestSuspectsAreBounded(t *testing.T) {
 	if s.clear(last); s.has(last) {
 		t.Error("a suspect that was cleared is one still")
 	}
-}
-
-func TestWriteDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		defer near.Close()
-		defer far.Close()
-		begin := time.Now()
-		_, err := deadlineConn{near, 3 * time.Second}.Write([]byte("nobody reads this"))
-		if n, ok := err.(net.Error); !ok || !n.Timeout() || time.Since(begin) != 3*time.Second {
-			t.Errorf("after %s: %v, want a timeout after 3s", time.Since(begin), err)
-		}
-	})
 }

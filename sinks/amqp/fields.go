@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 // maxFieldDepth bounds how deep tables and lists may nest.
@@ -121,7 +123,7 @@ func table(text []byte, depth int) (any, error) {
 	}
 	made := make(amqp091.Table, len(members))
 	for name, raw := range members {
-		if err := checkShort("name", name); err != nil {
+		if err := amqp.CheckShort("name", name); err != nil {
 			return nil, err
 		}
 		value, err := member(raw, depth)

@@ -2,12 +2,14 @@ package amqp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 // Between failed rounds over the nodes a link waits, at first shortly. Until
@@ -20,12 +22,12 @@ const (
 // link keeps one connection: it dials when the connection is wanted and not
 // there, once at a time for all who wait.
 type link struct {
-	sink *Sink
+	sink   *Sink
+	dialer *amqp.Dialer
 
 	mu       sync.Mutex
 	current  *session
 	dialling chan struct{} // closed when the dial is over; nil: none is
-	next     int           // node to try first
 	failures int
 	failed   error // the last round over the nodes
 	redialAt time.Time
@@ -33,7 +35,7 @@ type link struct {
 	work     sync.WaitGroup // dials
 }
 
-func newLink(s *Sink) *link { return &link{sink: s, next: rand.IntN(len(s.nodes))} }
+func newLink(s *Sink) *link { return &link{sink: s, dialer: s.cluster.Dialer()} }
 
 // session returns the connection, and waits for it until ctx ends.
 func (l *link) session(ctx context.Context) (*session, error) {
@@ -70,7 +72,7 @@ func (l *link) look() (*session, <-chan struct{}, error) {
 
 // dial makes one round over the nodes.
 func (l *link) dial() {
-	session, err := l.tryNodes(l.sink.life)
+	session, err := l.connect(l.sink.life)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.dialling)
@@ -85,36 +87,20 @@ func (l *link) dial() {
 	l.redialAt = time.Now().Add(wait/2 + rand.N(wait/2))
 }
 
-// tryNodes returns a session with the first node that takes us. The failure is
-// Blocked only if that is what all nodes say.
-func (l *link) tryNodes(ctx context.Context) (*session, error) {
-	var failed error
-	blocked := true
-	for range l.sink.nodes {
-		session, err := l.sink.dial(ctx, l.sink.nodes[l.next])
-		if err == nil {
-			return session, nil
-		}
-		l.next = (l.next + 1) % len(l.sink.nodes)
-		if ctx.Err() != nil {
-			return nil, errClosed
-		}
-		blocked = blocked && core.ClassOf(err) == core.Blocked
-		failed = together(failed, err)
+// connect makes one round over the nodes. Its failure is Blocked if all of them refuse us.
+func (l *link) connect(ctx context.Context) (*session, error) {
+	connection, err := l.dialer.Dial(ctx)
+	if err == nil {
+		return newSession(connection, &l.sink.settings), nil
+	}
+	if ctx.Err() != nil {
+		return nil, errClosed
 	}
 	class := core.Retry
-	if blocked {
+	if failed, ok := errors.AsType[*amqp.DialError](err); ok && failed.Refused {
 		class = core.Blocked
 	}
-	return nil, core.Classify(class, fmt.Errorf("connect: %w", failed))
-}
-
-// together joins errors in one line.
-func together(first, second error) error {
-	if first == nil {
-		return second
-	}
-	return fmt.Errorf("%w; %w", first, second)
+	return nil, core.Classify(class, err)
 }
 
 // close ends the connection and waits for a dial to end.

@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 // The options of a message.
@@ -34,12 +33,9 @@ const (
 )
 
 const (
-	// maxShort bounds all names and properties. The library closes the
-	// connection, and with it everybody's messages, on a longer one.
-	maxShort = 255
 	// maxProperties bounds the headers and other properties together: they must
 	// fit into one frame, or the broker closes the connection.
-	maxProperties = frameSize - frameOverhead
+	maxProperties = amqp.FrameSize - frameOverhead
 	frameOverhead = 64
 	// headerOverhead is the lengths of name and value, the type, and by how much
 	// a number can be longer than its text.
@@ -70,10 +66,10 @@ func (s *settings) outgoing(m *core.Message) (*outgoing, error) {
 	if len(m.Body) > s.maxMessageSize {
 		return nil, tooLarge("body", "is larger than %d bytes, the broker's limit", s.maxMessageSize)
 	}
-	if err := checkShort("topic", m.Topic); err != nil {
+	if err := amqp.CheckShort("topic", m.Topic); err != nil {
 		return nil, err
 	}
-	if err := checkShort("id", m.ID); err != nil {
+	if err := amqp.CheckShort("id", m.ID); err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Options)) {
@@ -96,23 +92,12 @@ func tooLarge(field, format string, args ...any) *core.InvalidError {
 	return err
 }
 
-// checkShort tells whether text fits into a short string of the protocol.
-func checkShort(field, text string) error {
-	switch {
-	case len(text) > maxShort:
-		return tooLarge(field, "is longer than %d bytes", maxShort)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
-		return core.Invalidf(field, "has control characters or invalid UTF-8")
-	}
-	return nil
-}
-
 func (o *outgoing) setOption(name, value string) error {
 	if strings.HasPrefix(name, core.OptionPrefix) {
 		return nil
 	}
 	field := "options." + name
-	if err := checkShort(field, value); err != nil {
+	if err := amqp.CheckShort(field, value); err != nil {
 		return err
 	}
 	o.properties += len(value) + 1
@@ -246,7 +231,7 @@ func (o *outgoing) headerValue(n int, text []byte) (any, error) {
 }
 
 func checkHeader(before amqp091.Table, h core.Header) error {
-	if err := checkShort("headers", h.Name); err != nil {
+	if err := amqp.CheckShort("headers", h.Name); err != nil {
 		return err
 	}
 	if _, repeated := before[h.Name]; repeated {

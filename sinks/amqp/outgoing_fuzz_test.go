@@ -13,6 +13,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 // FuzzOutgoing: a message that passes the checks at accept is published without
@@ -60,7 +61,7 @@ func newEcho(f *testing.F) *echo {
 	near, far := net.Pipe()
 	e := &echo{broken: make(chan error, 1)}
 	go func() { e.broken <- (&wire{Conn: far}).serve(); far.Close() }()
-	connection, err := amqp091.Open(near, amqp091.Config{SASL: []amqp091.Authentication{&amqp091.PlainAuth{}}, FrameSize: frameSize})
+	connection, err := amqp091.Open(near, amqp091.Config{SASL: []amqp091.Authentication{&amqp091.PlainAuth{}}, FrameSize: amqp.FrameSize})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func (w *wire) serve() error {
 			return err
 		}
 		size := int(head[3])<<24 | int(head[4])<<16 | int(head[5])<<8 | int(head[6])
-		if size+frameHead+1 > frameSize {
+		if size+frameHead+1 > amqp.FrameSize {
 			return fmt.Errorf("a frame of %d bytes", size)
 		}
 		payload, err := w.read(size + 1)

@@ -107,7 +107,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"long header name", header(long), "headers", true},
 		{"headers that fill a frame", core.Message{Headers: []core.Header{{Name: "a", Value: make([]byte, 128<<10)}}}, "headers", true},
 	}
-	sink := newSink(settings{exchange: "set", maxMessageSize: 1000, connections: 1, channels: 1, nodes: make([]node, 1)})
+	sink := newSink(settings{exchange: "set", maxMessageSize: 1000, connections: 1, channels: 1})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.m.ID == "" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -12,18 +11,14 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
-
-// closeTimeout bounds a polite end of a connection; then it is cut.
-const closeTimeout = time.Second
 
 var errSilent = errors.New("the broker does not answer")
 
 // session is one connection and its channels.
 type session struct {
-	connection  *amqp091.Connection
-	raw         net.Conn // to cut the connection, whatever the library waits for
-	addr        string
+	connection  *amqp.Connection
 	openTimeout time.Duration
 	free        chan struct{} // a token for each channel that may be in use
 	opening     chan struct{} // held by who opens a channel, so that at most one can hang
@@ -36,9 +31,9 @@ type session struct {
 	cause  error           // of the end
 }
 
-func newSession(connection *amqp091.Connection, raw net.Conn, addr string, settings *settings) *session {
+func newSession(connection *amqp.Connection, settings *settings) *session {
 	s := &session{
-		connection: connection, raw: raw, addr: addr, openTimeout: settings.dialTimeout,
+		connection: connection, openTimeout: settings.cluster.DialTimeout,
 		free: make(chan struct{}, settings.channels), opening: make(chan struct{}, 1), ended: make(chan struct{}),
 		proven: map[string]bool{},
 	}
@@ -54,7 +49,7 @@ func newSession(connection *amqp091.Connection, raw net.Conn, addr string, setti
 // watch follows what the broker says of the connection until it ends.
 func (s *session) watch(closes <-chan *amqp091.Error, blocks <-chan amqp091.Blocking) {
 	defer close(s.ended)
-	defer s.raw.Close()
+	defer s.connection.Cut()
 	for {
 		select {
 		case b, ok := <-blocks:
@@ -64,13 +59,20 @@ func (s *session) watch(closes <-chan *amqp091.Error, blocks <-chan amqp091.Bloc
 			}
 			s.setHold(b)
 		case reason := <-closes: // nil: closed by us
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.cause == nil && reason != nil {
-				s.cause = reason
+			if reason != nil {
+				s.setCause(reason)
 			}
 			return
 		}
+	}
+}
+
+// setCause notes why the connection ends, if nobody has.
+func (s *session) setCause(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == nil {
+		s.cause = cause
 	}
 }
 
@@ -108,27 +110,21 @@ func (s *session) why() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cause == nil {
-		return fmt.Errorf("connection to %s has ended", s.addr)
+		return fmt.Errorf("connection to %s has ended", s.connection.Addr)
 	}
-	return fmt.Errorf("connection to %s has ended: %w", s.addr, s.cause)
+	return fmt.Errorf("connection to %s has ended: %w", s.connection.Addr, s.cause)
 }
 
 // kill cuts the connection.
 func (s *session) kill(cause error) {
-	s.mu.Lock()
-	if s.cause == nil {
-		s.cause = cause
-	}
-	s.mu.Unlock()
-	s.raw.Close()
+	s.setCause(cause)
+	s.connection.Cut()
 }
 
-// close ends the connection politely, but within closeTimeout.
+// close ends the connection, and waits until it has ended.
 func (s *session) close() {
-	cut := time.AfterFunc(closeTimeout, func() { s.kill(errClosed) })
-	defer cut.Stop()
-	// An error means that the connection has ended in some other way.
-	_ = s.connection.CloseDeadline(time.Now().Add(closeTimeout))
+	s.setCause(errClosed)
+	s.connection.Close(nil)
 	<-s.ended
 }
 
@@ -210,7 +206,7 @@ func (s *session) open(ctx context.Context) (*publisher, error) {
 		defer func() { <-s.opening }()
 		cut := time.AfterFunc(s.openTimeout, func() { s.kill(errSilent) })
 		defer cut.Stop()
-		p, err := newPublisher(s.connection)
+		p, err := newPublisher(s.connection.Connection)
 		result <- opened{p, err}
 	}()
 	select {

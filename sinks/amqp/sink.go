@@ -84,7 +84,7 @@ func (s *Sink) Health(ctx context.Context) error {
 		return err
 	}
 	if err := session.ping(ctx); err != nil {
-		return fmt.Errorf("ask %s: %w", session.addr, err)
+		return fmt.Errorf("ask %s: %w", session.connection.Addr, err)
 	}
 	return nil
 }
