@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // TestCommittedAgain: what a member that had the queue before commits late is put
@@ -19,7 +21,7 @@ func TestCommittedAgain(t *testing.T) {
 	r.checkOnce(1, 5)
 	eventually(t, "the commit", func() bool { return r.committed(topic, 0) == 5 })
 	fields := map[string]string{"consumerGroup": r.name, "topic": topic, "queueId": "0", "commitOffset": "2"}
-	if _, err := r.wire.ask(t.Context(), r.BrokerAddr(), request{code: requestCommit, fields: fields}, 0); err != nil {
+	if _, err := r.wire.ask(t.Context(), r.BrokerAddr(), rocketmq.Command{Code: rocketmq.RequestCommit, Fields: fields}, 0); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the commit once more", func() bool { return r.committed(topic, 0) == 5 })
@@ -29,7 +31,7 @@ func TestCommittedAgain(t *testing.T) {
 // marks again, which a queue adds to. The race detector is part of the test.
 func TestMarkedMeanwhile(t *testing.T) {
 	i := &Source{name: "src", log: slog.New(slog.DiscardHandler)}
-	m := &member{Source: i, progress: newProgress(), cluster: newCluster(&i.settings, nil)} // which knows no broker
+	m := &member{Source: i, progress: newProgress(), pool: newPool(&i.settings.cluster, nil)} // which knows no broker
 	const last = 1000
 	at := []place{{topic: "t", broker: "b", number: 0}, {topic: "t", broker: "b", number: 1}}
 	var marking sync.WaitGroup

@@ -10,6 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 func TestDefaults(t *testing.T) {
@@ -17,8 +18,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.group != "delaybridge" || s.namespace != "" || s.latest || s.rejectTopic != "" || s.asHeaders || s.batch != 500 ||
-		s.requestTimeout != 3*time.Second || s.credentials != (credentials{}) || s.expression() != "*" {
+	if s.group != "delaybridge" || s.cluster.Namespace != "" || s.latest || s.rejectTopic != "" || s.asHeaders || s.batch != 500 ||
+		s.cluster.Timeout != 3*time.Second || s.cluster.Credentials != (rocketmq.Credentials{}) || s.expression() != "*" {
 		t.Errorf("got %+v", s)
 	}
 }
@@ -32,8 +33,8 @@ func TestEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.group != "n%g" || s.onWire("a") != "n%a" || !s.latest || s.rejectTopic != "r" || !s.asHeaders || s.batch != 7 ||
-		s.requestTimeout != 400*time.Millisecond || s.credentials != (credentials{"u", "p", "t"}) || len(s.topics) != 2 || s.expression() != "x || y" {
+	if s.group != "n%g" || s.cluster.OnWire("a") != "n%a" || !s.latest || s.rejectTopic != "r" || !s.asHeaders || s.batch != 7 ||
+		s.cluster.Timeout != 400*time.Millisecond || s.cluster.Credentials != (rocketmq.Credentials{AccessKey: "u", SecretKey: "p", SecurityToken: "t"}) || len(s.topics) != 2 || s.expression() != "x || y" {
 		t.Errorf("got %+v", s)
 	}
 	if c.Sink != "out" || c.Topic != "{topic}" || c.TrimSuffix != "-x" || !c.AllowTargetHeaders || c.Untagged != "delay" || c.DefaultDelay != "5m" ||

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // member is this instance in the consumer group, while Run lasts. Brokers know
@@ -21,7 +22,7 @@ import (
 type member struct {
 	*Source
 	id       string
-	cluster  *cluster
+	pool     *pool
 	progress *progress
 	rejecter *rejecter               // nil: there is no reject topic
 	end      context.CancelCauseFunc // ends the source
@@ -57,13 +58,13 @@ func newMember(i *Source, end context.CancelCauseFunc) *member {
 		progress: newProgress(), reading: make(map[place]*reading), troubles: source.Troubles{Of: i.parker, Log: i.log.With("source", i.name)}}
 	host, _ := os.Hostname() // for people only
 	m.id = fmt.Sprintf("%s@%d#%s#%016x", host, os.Getpid(), i.name, rand.Uint64())
-	m.cluster = newCluster(&i.settings, func(code int) {
-		if code == noticeMembersMoved {
+	m.pool = newPool(&i.settings.cluster, func(code int) {
+		if code == rocketmq.RequestMembersMoved {
 			poke(m.moved)
 		}
 	})
 	if i.settings.rejectTopic != "" {
-		m.rejecter = &rejecter{cluster: m.cluster, topic: i.settings.rejectTopic, group: i.settings.group}
+		m.rejecter = &rejecter{pool: m.pool, topic: i.settings.rejectTopic, group: i.settings.group}
 	}
 	return m
 }
@@ -93,12 +94,12 @@ func (m *member) run(ctx context.Context) {
 // share finds out which queues are ours, and reads these. Of a topic that can't
 // be looked up, it reads on what it has.
 func (m *member) share(ctx context.Context) error {
-	found := make([]*route, len(m.settings.topics))
+	found := make([]*rocketmq.Route, len(m.settings.topics))
 	failed := askAll(len(found), func(n int) (err error) {
-		found[n], err = m.cluster.route(ctx, m.settings.topics[n])
+		found[n], err = m.pool.route(ctx, m.settings.topics[n])
 		return err
 	})
-	routes := make(map[string]*route)
+	routes := make(map[string]*rocketmq.Route)
 	for n, topic := range m.settings.topics {
 		if found[n] != nil {
 			routes[topic] = found[n]
@@ -125,11 +126,11 @@ func (m *member) share(ctx context.Context) error {
 	return failed
 }
 
-func (m *member) oursOf(ctx context.Context, topic string, r *route) ([]place, error) {
+func (m *member) oursOf(ctx context.Context, topic string, r *rocketmq.Route) ([]place, error) {
 	if r == nil {
 		return m.readOf(topic), nil
 	}
-	queues := r.queues(topic, mayRead)
+	queues := queuesOf(r, topic, rocketmq.PermRead)
 	members, err := m.members(ctx, queues)
 	if err != nil {
 		return m.readOf(topic), fmt.Errorf("list the members of group %s: %w", m.settings.group, err)
@@ -147,14 +148,14 @@ func (m *member) readOf(topic string) (queues []place) {
 }
 
 // heartbeat tells each broker of our topics that we are there.
-func (m *member) heartbeat(ctx context.Context, routes map[string]*route) error {
+func (m *member) heartbeat(ctx context.Context, routes map[string]*rocketmq.Route) error {
 	body, err := json.Marshal(m.introduction())
 	if err != nil {
 		return fmt.Errorf("encode a heartbeat: %w", err)
 	}
 	brokers := brokersOf(routes)
 	return askAll(len(brokers), func(n int) error {
-		if _, err := m.cluster.askBroker(ctx, brokers[n], request{code: requestHeartbeat, body: body}); err != nil {
+		if _, err := m.pool.askBroker(ctx, brokers[n], rocketmq.Command{Code: rocketmq.RequestHeartbeat, Body: body}); err != nil {
 			return fmt.Errorf("send a heartbeat to broker %s: %w", brokers[n], err)
 		}
 		return nil
@@ -182,9 +183,9 @@ func askAll(n int, ask func(n int) error) error {
 	return nil
 }
 
-func brokersOf(routes map[string]*route) (brokers []string) {
+func brokersOf(routes map[string]*rocketmq.Route) (brokers []string) {
 	for topic, r := range routes {
-		for _, q := range r.queues(topic, mayRead) {
+		for _, q := range queuesOf(r, topic, rocketmq.PermRead) {
 			if !slices.Contains(brokers, q.broker) {
 				brokers = append(brokers, q.broker)
 			}
@@ -198,7 +199,7 @@ func (m *member) introduction() map[string]any {
 	var subscriptions []any
 	for _, topic := range m.settings.topics {
 		subscriptions = append(subscriptions, map[string]any{
-			"topic": m.settings.onWire(topic), "subString": m.settings.expression(), "subVersion": m.version,
+			"topic": m.settings.cluster.OnWire(topic), "subString": m.settings.expression(), "subVersion": m.version,
 			"tagsSet": []string{}, "codeSet": []int{}, "classFilterMode": false, "expressionType": "TAG"})
 	}
 	return map[string]any{"clientID": m.id, "producerDataSet": []any{}, "consumerDataSet": []any{map[string]any{
@@ -224,7 +225,7 @@ func (m *member) members(ctx context.Context, queues []place) ([]string, error) 
 			continue
 		}
 		asked = q.broker
-		r, err := m.cluster.askBroker(ctx, asked, request{code: requestMembers, fields: map[string]string{"consumerGroup": m.settings.group}})
+		r, err := m.pool.askBroker(ctx, asked, rocketmq.Command{Code: rocketmq.RequestMembers, Fields: map[string]string{"consumerGroup": m.settings.group}})
 		if err != nil {
 			failed = err
 			continue
@@ -232,7 +233,7 @@ func (m *member) members(ctx context.Context, queues []place) ([]string, error) 
 		var list struct {
 			IDs []string `json:"consumerIdList"`
 		}
-		if err := json.Unmarshal(r.body, &list); err != nil {
+		if err := json.Unmarshal(r.Body, &list); err != nil {
 			return nil, fmt.Errorf("decode: %w", err)
 		}
 		slices.Sort(list.IDs)
@@ -339,9 +340,9 @@ func (m *member) leave() {
 	}
 	fields := map[string]string{"clientID": m.id, "consumerGroup": m.settings.group}
 	var leaving sync.WaitGroup
-	for _, broker := range m.cluster.known() {
+	for _, broker := range m.pool.known() {
 		leaving.Go(func() {
-			if _, err := m.cluster.askBroker(ctx, broker, request{code: requestLeave, fields: fields}); err != nil {
+			if _, err := m.pool.askBroker(ctx, broker, rocketmq.Command{Code: rocketmq.RequestLeave, Fields: fields}); err != nil {
 				m.log.Debug("could not unregister from the broker", "source", m.name, "broker", broker, "err", err)
 			}
 		})

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // TestFrozenBrokersHoldUpNoHeartbeat: brokers that take requests and answer none cost the
@@ -17,32 +19,29 @@ func TestFrozenBrokersHoldUpNoHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const count = 12
 		i := &Source{name: "src", log: slog.New(slog.DiscardHandler)}
-		i.settings.requestTimeout = 3 * time.Second
-		i.settings.dial = func(context.Context, string, string) (net.Conn, error) {
+		i.settings.cluster.Timeout = 3 * time.Second
+		i.settings.cluster.Dial = func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go io.Copy(io.Discard, theirs)
 			return ours, nil
 		}
-		routes := map[string]*route{}
+		routes := map[string]*rocketmq.Route{}
 		m := newMember(i, func(error) {})
-		defer m.cluster.close()
+		defer m.pool.close()
 		for n := range count {
 			topic, broker := fmt.Sprint("t", n), fmt.Sprint("b", n)
 			i.settings.topics = append(i.settings.topics, topic)
-			r, err := m.cluster.decodeRoute(fmt.Appendf(nil, `{"brokerDatas":[{"brokerName":%q,"brokerAddrs":{0:"%s:1"}}],`+
-				`"queueDatas":[{"brokerName":%q,"readQueueNums":1,"perm":6}]}`, broker, broker, broker))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := &rocketmq.Route{Queues: []rocketmq.QueueData{{Broker: broker, Read: 1, Perm: rocketmq.PermRead | rocketmq.PermWrite}}}
+			m.pool.brokers[broker] = broker + ":1"
 			routes[topic] = r
 		}
-		i.settings.nameServers = []string{"frozen:1"}
+		i.settings.cluster.NameServers = []string{"frozen:1"}
 		began := time.Now()
-		if err := m.heartbeat(t.Context(), routes); err == nil || time.Since(began) != i.settings.requestTimeout {
+		if err := m.heartbeat(t.Context(), routes); err == nil || time.Since(began) != i.settings.cluster.Timeout {
 			t.Errorf("heartbeats took %s: %v", time.Since(began), err)
 		}
 		began = time.Now()
-		if err := m.share(t.Context()); err == nil || time.Since(began) != i.settings.requestTimeout {
+		if err := m.share(t.Context()); err == nil || time.Since(began) != i.settings.cluster.Timeout {
 			t.Errorf("sharing took %s: %v", time.Since(began), err)
 		}
 	})

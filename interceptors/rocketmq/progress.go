@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // progress gathers how far queues are parked, so that one commit serves many.
@@ -156,12 +158,12 @@ func (m *member) commitOnce(ctx context.Context, taken map[place]int64) map[plac
 func (m *member) commitOffset(ctx context.Context, p place, offset int64) error {
 	fields := m.queueFields(p)
 	fields["commitOffset"] = strconv.FormatInt(offset, 10)
-	if _, err := m.cluster.askBroker(ctx, p.broker, request{code: requestCommit, fields: fields}); err != nil {
+	if _, err := m.pool.askBroker(ctx, p.broker, rocketmq.Command{Code: rocketmq.RequestCommit, Fields: fields}); err != nil {
 		return fmt.Errorf("commit for queue %d of %s on %s: %w", p.number, p.topic, p.broker, err)
 	}
 	return nil
 }
 
 func (m *member) queueFields(p place) map[string]string {
-	return map[string]string{"consumerGroup": m.settings.group, "topic": m.settings.onWire(p.topic), "queueId": strconv.Itoa(p.number)}
+	return map[string]string{"consumerGroup": m.settings.group, "topic": m.settings.cluster.OnWire(p.topic), "queueId": strconv.Itoa(p.number)}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // queue is one queue that is ours. One goroutine fetches, another parks.
@@ -131,7 +132,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func (q *queue) begin(ctx context.Context) (offset int64, ok bool) {
 	for ctx.Err() == nil {
 		offset, err := q.committed(ctx)
-		if hasCode(err, codeNoOffset) {
+		if rocketmq.HasCode(err, rocketmq.CodeNoOffset) {
 			offset, err = q.edge(ctx)
 		}
 		if err == nil {
@@ -151,26 +152,26 @@ func (q *queue) begin(ctx context.Context) (offset int64, ok bool) {
 func (q *queue) committed(ctx context.Context) (int64, error) {
 	fields := q.queueFields(q.place)
 	fields["setZeroIfNotFound"] = "false" // as to "latest" 0 is wrong; from 5.0 on
-	return q.askOffset(ctx, requestOffset, fields)
+	return q.askOffset(ctx, rocketmq.RequestOffset, fields)
 }
 
 func (q *queue) edge(ctx context.Context) (int64, error) {
-	code := requestMinOffset
+	code := rocketmq.RequestMinOffset
 	if q.settings.latest {
-		code = requestMaxOffset
+		code = rocketmq.RequestMaxOffset
 	}
 	return q.askOffset(ctx, code, q.queueFields(q.place))
 }
 
 func (q *queue) askOffset(ctx context.Context, code int, fields map[string]string) (int64, error) {
-	r, err := q.cluster.askBroker(ctx, q.broker, request{code: code, fields: fields})
+	r, err := q.pool.askBroker(ctx, q.broker, rocketmq.Command{Code: code, Fields: fields})
 	if err != nil {
 		return 0, err
 	}
-	return r.number("offset")
+	return number(r, "offset")
 }
 
-func (r *reply) number(field string) (int64, error) {
+func number(r *rocketmq.Command, field string) (int64, error) {
 	n, err := strconv.ParseInt(r.Fields[field], 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("broker's answer has no number in %s", field)
@@ -181,32 +182,32 @@ func (r *reply) number(field string) (int64, error) {
 // pull asks for messages from an offset on. The page has none if there are
 // none, or none with a tag that is wanted; pause is then how long to wait.
 func (q *queue) pull(ctx context.Context, from int64) (p page, pause time.Duration, err error) {
-	address, err := q.cluster.addressOf(q.broker)
+	address, err := q.pool.addressOf(q.broker)
 	if err != nil {
 		return p, 0, err
 	}
-	r, err := q.cluster.ask(ctx, address, request{code: requestPull, fields: q.pullFields(from)}, suspendFor+suspendMore)
+	r, err := q.pool.ask(ctx, address, rocketmq.Command{Code: rocketmq.RequestPull, Fields: q.pullFields(from)}, suspendFor+suspendMore)
 	if err != nil {
 		return p, 0, err
 	}
 	switch r.Code {
-	case codeOK, codeNothing, codeAgain, codeOffsetMoved:
+	case rocketmq.CodeOK, rocketmq.CodeNoMessage, rocketmq.CodePullAgain, rocketmq.CodeOffsetMoved:
 	default:
-		return p, 0, r.refused()
+		return p, 0, r.Err()
 	}
-	if p.next, err = r.number("nextBeginOffset"); err != nil {
+	if p.next, err = number(r, "nextBeginOffset"); err != nil {
 		return p, 0, err
 	}
-	if end, err := r.number("maxOffset"); err == nil {
+	if end, err := number(r, "maxOffset"); err == nil {
 		q.end.Store(end)
 	}
 	switch r.Code {
-	case codeOK:
-		p.messages = r.body
+	case rocketmq.CodeOK:
+		p.messages = r.Body
 		if p.next <= from {
 			return p, 0, fmt.Errorf("broker gives messages and no offset after %d", from)
 		}
-	case codeOffsetMoved:
+	case rocketmq.CodeOffsetMoved:
 		q.log.Error("messages at this offset no longer exist, continuing at the broker's offset",
 			"source", q.name, "topic", q.topic, "broker", q.broker, "queue", q.number, "offset", from, "next", p.next)
 	}

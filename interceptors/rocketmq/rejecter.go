@@ -11,14 +11,15 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // rejecter writes messages that can't be parked to the reject topic. Safe for
 // concurrent use.
 type rejecter struct {
-	cluster *cluster
-	topic   string
-	group   string
+	pool  *pool
+	topic string
+	group string
 }
 
 // The properties of a rejected message, besides those that it came with.
@@ -44,11 +45,11 @@ var errNoQueue = errors.New("no queue of the reject topic can be written to")
 // write returns nil when all of rejected, which are some of records, are stored
 // by the reject topic's broker.
 func (j *rejecter) write(ctx context.Context, from place, records []record, rejected []source.Rejection) error {
-	r, err := j.cluster.route(ctx, j.topic)
+	r, err := j.pool.route(ctx, j.topic)
 	if err != nil {
 		return err
 	}
-	queues := r.queues(j.topic, mayWrite)
+	queues := queuesOf(r, j.topic, rocketmq.PermWrite)
 	if len(queues) == 0 {
 		return fmt.Errorf("write to reject topic %s: %w", j.topic, errNoQueue)
 	}
@@ -103,7 +104,7 @@ func (j *rejecter) writeSome(ctx context.Context, to, from place, records []reco
 
 // isTooLarge: 4.x has a code for it, 5.x tells of an exception.
 func isTooLarge(err error) bool {
-	return hasCode(err, codeIllegal) || hasCode(err, codeFailed) && strings.Contains(err.Error(), "size exceeded")
+	return rocketmq.HasCode(err, rocketmq.CodeIllegal) || rocketmq.HasCode(err, rocketmq.CodeSystemError) && strings.Contains(err.Error(), "size exceeded")
 }
 
 // send sends messages as a batch, be it of one: in batches brokers act on none of
@@ -111,11 +112,11 @@ func isTooLarge(err error) bool {
 // replicated in time counts as written: what it was made of is no safer.
 func (j *rejecter) send(ctx context.Context, to place, batch []byte, flags uint32) error {
 	fields := map[string]string{
-		"a": j.group, "b": j.cluster.settings.onWire(j.topic), "c": "TBW102", "d": "4", "e": strconv.Itoa(to.number),
+		"a": j.group, "b": j.pool.cluster.OnWire(j.topic), "c": "TBW102", "d": "4", "e": strconv.Itoa(to.number),
 		"f": strconv.FormatUint(uint64(flags), 10), "g": strconv.FormatInt(time.Now().UnixMilli(), 10), "h": "0",
 		"i": "WAIT\x01true\x02", "j": "0", "k": "false", "l": "0", "m": "true", "n": to.broker}
-	_, err := j.cluster.askBroker(ctx, to.broker, request{code: requestSendBatch, fields: fields, body: batch})
-	if hasCode(err, codeFlushDisk, codeFlushSlave, codeSlaveAway) {
+	_, err := j.pool.askBroker(ctx, to.broker, rocketmq.Command{Code: rocketmq.RequestSendBatch, Fields: fields, Body: batch})
+	if rocketmq.HasCode(err, rocketmq.CodeFlushDisk, rocketmq.CodeFlushReplica, rocketmq.CodeReplicaMissing) {
 		return nil
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // rig is a RocketMQ with topics of its own, and a store that tells what is
@@ -25,7 +26,7 @@ import (
 type rig struct {
 	*servers.RocketMQCluster
 	t     testing.TB
-	wire  *cluster // the test's own connections
+	wire  *pool // the test's own connections
 	store *spyStore
 	sinks []*core.Dispatcher
 	name  string
@@ -37,8 +38,8 @@ func newRig(t testing.TB) *rig { return rigOf(t, servers.SharedRocketMQ(t)) }
 
 func rigOf(t testing.TB, server *servers.RocketMQCluster) *rig {
 	t.Helper()
-	s := &settings{nameServers: server.NameServers(), requestTimeout: 20 * time.Second, dial: (&net.Dialer{}).DialContext}
-	r := &rig{RocketMQCluster: server, t: t, store: newSpyStore(), wire: newCluster(s, func(int) {}),
+	c := &rocketmq.Cluster{NameServers: server.NameServers(), Timeout: 20 * time.Second, Dial: (&net.Dialer{}).DialContext}
+	r := &rig{RocketMQCluster: server, t: t, store: newSpyStore(), wire: newPool(c, nil),
 		sinks: []*core.Dispatcher{{Name: "out"}, {Name: "other"}},
 		name:  fmt.Sprintf("t%d-%d", time.Now().UnixMilli(), rigs.Add(1))}
 	t.Cleanup(r.wire.close)
@@ -171,16 +172,16 @@ func (r *rig) sendBatch(topic string, queue int, messages ...one) {
 		batch = binary.BigEndian.AppendUint16(batch, uint16(len(m.properties)))
 		batch = append(batch, m.properties...)
 	}
-	r.produce(requestSendBatch, topic, queue, 0, batch, "", true)
+	r.produce(rocketmq.RequestSendBatch, topic, queue, 0, batch, "", true)
 }
 
 func (r *rig) produce(code int, topic string, queue, flags int, body []byte, properties string, batch bool) {
 	r.t.Helper()
 	fields := map[string]string{"a": "test", "b": topic, "c": "TBW102", "d": "4", "e": strconv.Itoa(queue), "f": strconv.Itoa(flags),
 		"g": strconv.FormatInt(time.Now().UnixMilli(), 10), "h": "0", "i": properties, "j": "0", "k": "false", "l": "0", "m": strconv.FormatBool(batch)}
-	answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), request{code: code, fields: fields, body: body}, 0)
-	if err == nil && answer.Code != codeOK {
-		err = answer.refused()
+	answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), rocketmq.Command{Code: code, Fields: fields, Body: body}, 0)
+	if err == nil {
+		err = answer.Err()
 	}
 	if err != nil {
 		r.t.Fatalf("send to %s: %v", topic, err)
@@ -204,15 +205,15 @@ func (r *rig) read(topic string, want int) []stored {
 		}
 		fields := map[string]string{"consumerGroup": r.name + "-reader", "topic": topic, "queueId": "0", "queueOffset": strconv.FormatInt(next, 10),
 			"maxMsgNums": "32", "sysFlag": "6", "commitOffset": "0", "suspendTimeoutMillis": "1000", "subscription": "*", "subVersion": "1", "expressionType": "TAG"}
-		answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), request{code: requestPull, fields: fields}, 0)
+		answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), rocketmq.Command{Code: rocketmq.RequestPull, Fields: fields}, 0)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if answer.Code != codeOK {
+		if answer.Code != rocketmq.CodeOK {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		for rest := answer.body; len(rest) > 0; {
+		for rest := answer.Body; len(rest) > 0; {
 			var one stored
 			if one.record, rest, err = nextRecord(rest); err != nil {
 				r.t.Fatal(err)
@@ -235,14 +236,14 @@ func newMemstore() *memstore.Store { return memstore.New(memstore.Config{}) }
 func (r *rig) committed(topic string, queue int) int64 {
 	r.t.Helper()
 	fields := map[string]string{"consumerGroup": r.name, "topic": topic, "queueId": strconv.Itoa(queue), "setZeroIfNotFound": "false"}
-	answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), request{code: requestOffset, fields: fields}, 0)
+	answer, err := r.wire.ask(context.Background(), r.BrokerAddr(), rocketmq.Command{Code: rocketmq.RequestOffset, Fields: fields}, 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if answer.Code == codeNoOffset {
+	if answer.Code == rocketmq.CodeNoOffset {
 		return -1
 	}
-	offset, err := answer.number("offset")
+	offset, err := number(answer, "offset")
 	if err != nil {
 		r.t.Fatal(err)
 	}

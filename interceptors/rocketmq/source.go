@@ -71,7 +71,7 @@ func (i *Source) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	m := newMember(i, end)
-	defer m.cluster.close()
+	defer m.pool.close()
 	committing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var commits sync.WaitGroup
 	commits.Go(func() { m.commit(committing) })

@@ -18,6 +18,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/journal"
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // fill sends n messages to each queue of a topic, with the numbers of queue and
@@ -159,7 +160,7 @@ func TestKilled(t *testing.T) {
 	r.fill(topic, 1, many)
 	var wire cable
 	first := r.source([]string{topic}, map[string]any{"batch": 100})
-	first.settings.dial = wire.dial
+	first.settings.cluster.Dial = wire.dial
 	r.store.after = func() { wire.sever(true) }
 	killed := r.run(first)
 	r.store.await(t, 1)
@@ -190,7 +191,7 @@ func TestCut(t *testing.T) {
 	topic := r.topic("-delayed", 2)
 	var wire cable
 	src := r.source([]string{topic}, map[string]any{"batch": 50})
-	src.settings.dial = wire.dial
+	src.settings.cluster.Dial = wire.dial
 	calls := 0
 	r.store.after = func() {
 		if calls++; calls%10 == 0 {
@@ -255,7 +256,7 @@ func TestOffsetLost(t *testing.T) {
 	topic := r.topic("-delayed", 1)
 	r.fill(topic, 1, 5)
 	fields := map[string]string{"consumerGroup": r.name, "topic": topic, "queueId": "0", "commitOffset": "1000"}
-	if _, err := r.wire.ask(t.Context(), r.BrokerAddr(), request{code: requestCommit, fields: fields}, 0); err != nil {
+	if _, err := r.wire.ask(t.Context(), r.BrokerAddr(), rocketmq.Command{Code: rocketmq.RequestCommit, Fields: fields}, 0); err != nil {
 		t.Fatal(err)
 	}
 	r.run(r.source([]string{topic}, nil))
@@ -308,7 +309,7 @@ func TestLogin(t *testing.T) {
 	r := rigOf(t, servers.RocketMQ(t, servers.RocketMQOptions{Logins: true}))
 	admin := map[string]any{"access_key": servers.RocketMQAdmin, "secret_key": servers.RocketMQAdminSecret}
 	topic, rejects := r.topic("-delayed", 1), r.topic("-rejected", 1)
-	r.wire.settings.credentials = credentials{accessKey: servers.RocketMQAdmin, secretKey: servers.RocketMQAdminSecret}
+	r.wire.cluster.Credentials = rocketmq.Credentials{AccessKey: servers.RocketMQAdmin, SecretKey: servers.RocketMQAdminSecret}
 	r.send(topic, 0, "bad", "")
 	r.send(topic, 0, "good", props("delaybridge-delay", "1h"))
 	var said journal.Journal

@@ -1,4 +1,4 @@
-package rocketmqsource
+package rocketmq
 
 import (
 	"crypto/hmac"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestSign(t *testing.T) {
-	c := credentials{accessKey: "user", secretKey: "secret", token: "t"}
+	c := Credentials{AccessKey: "user", SecretKey: "secret", SecurityToken: "t"}
 	fields := map[string]string{"topic": "x", "b": "y"}
 	signed := c.sign(fields, []byte("body"))
 	// HMAC-SHA1 of "user" "t" "y" "x" "body": values in the order of their names.
