@@ -14,7 +14,7 @@ func targetMutants() []*mutant {
 		{name: "negative confirm counts as delivered", file: "sinks/amqp/publisher.go", rows: []int{26},
 			from: "	return errNacked\n", to: "	return nil\n"},
 		{name: "stored without a replica counts as delivered", file: "sinks/rocketmq/failure.go", rows: []int{27},
-			from: "	if c.FlushTimeouts == flushAccept {\n", to: "	if true {\n"},
+			from: "	if s.flushAccepted {\n", to: "	if true {\n"},
 		{name: "a plugin that is gone has delivered", file: "sinks/plugin/delivery.go", rows: []int{31},
 			from: "	return core.Classify(core.Unknown, said)\n", to: "	return nil\n"},
 		{name: "a plugin that did not start is not tried again", file: "sinks/plugin/open.go", rows: []int{58},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 	"github.com/delaybridge/delaybridge/sinks/sinktest"
 )
 
@@ -38,15 +39,15 @@ func aclConfig() []string {
 // kitWithLogin makes the user and its rights, and adds the cases that need them.
 func (c *realCluster) kitWithLogin(t *testing.T, nameServer string) sinktest.Kit {
 	kit := c.kit(t, nameServer)
-	c.mustAsk(t, command{Code: 3001, ExtFields: map[string]string{"username": aclUser},
-		body: []byte(`{"username":"` + aclUser + `","password":"` + aclSecret + `","userType":"Normal"}`)})
+	c.mustAsk(t, rocketmq.Command{Code: 3001, Fields: map[string]string{"username": aclUser},
+		Body: []byte(`{"username":"` + aclUser + `","password":"` + aclSecret + `","userType":"Normal"}`)})
 	rights, err := json.Marshal(map[string]any{"subject": "User:" + aclUser, "policies": []any{map[string]any{
 		"policyType": "Custom", "entries": []any{map[string]any{
 			"resource": "Topic:" + aclTopics + "*", "actions": []string{"Pub"}, "decision": "Allow"}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.mustAsk(t, command{Code: 3006, ExtFields: map[string]string{"subject": "User:" + aclUser}, body: rights})
+	c.mustAsk(t, rocketmq.Command{Code: 3006, Fields: map[string]string{"subject": "User:" + aclUser}, Body: rights})
 	login := func(secret string) func(testing.TB) core.Sink {
 		return func(t testing.TB) core.Sink {
 			return openAt(t, nameServer, fmt.Sprintf(`"access_key":%q,"secret_key":%q`, aclUser, secret))
@@ -62,9 +63,9 @@ func (c *realCluster) kitWithLogin(t *testing.T, nameServer string) sinktest.Kit
 	return kit
 }
 
-func (c *realCluster) mustAsk(t testing.TB, request command) {
+func (c *realCluster) mustAsk(t testing.TB, request rocketmq.Command) {
 	t.Helper()
-	if answer, err := ask(t.Context(), c.BrokerAddr(), request); err != nil || answer.Code != codeSuccess {
+	if answer, err := ask(t.Context(), c.BrokerAddr(), request); err != nil || answer.Code != rocketmq.CodeOK {
 		t.Fatalf("request %d: code %d %s, %v", request.Code, answer.Code, answer.Remark, err)
 	}
 }

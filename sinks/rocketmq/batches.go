@@ -122,7 +122,7 @@ func (s *Sink) together(ctx context.Context, t *target, p *batch) (f *failure, s
 	if leave == nil {
 		return p.outcome(ctx), true
 	}
-	taken := s.batches.take(to, p, s.config.MaxBatchBytes)
+	taken := s.batches.take(to, p, s.settings.maxBatchBytes)
 	if len(taken) == 1 {
 		defer leave()
 		return s.send(ctx, t, p.wire), false

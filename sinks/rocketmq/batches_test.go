@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // busy opens a sink with one worker and has the broker keep it until free is
@@ -104,7 +105,7 @@ func TestSharedRequestIsolatesIllegalMessage(t *testing.T) {
 	c := newCluster(t, "a")
 	s, free := busy(t, c, func(s sent) action {
 		if slices.Contains(bodies(s.parts), "body-2-1") {
-			return action{code: codeIllegal, remark: "the message is illegal", refuse: true}
+			return action{code: rocketmq.CodeIllegal, remark: "the message is illegal", refuse: true}
 		}
 		return action{}
 	})

@@ -17,9 +17,6 @@ const (
 )
 
 const (
-	namespaceChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-	groupChars     = namespaceChars + "|%"
-	maxTopicLen    = 127
 	// maxPropertyBytes is what fits the 16 bits in which brokers keep the
 	// length, less room for what client and broker add themselves.
 	maxPropertyBytes = 1<<15 - 1 - 1024
@@ -102,13 +99,13 @@ func (s *Sink) check(m *core.Message) error {
 			return core.Invalidf("headers", "have the name %q, by which RocketMQ would delay the message: give its time to delaybridge, or leave it out", core.Shorten(h.Name, 64))
 		}
 	}
-	_, err := s.config.prepare(0, m)
+	_, err := s.settings.prepare(0, m)
 	return err
 }
 
 // prepare returns m as it will be sent, or why it can't be.
-func (c Config) prepare(index int, m *core.Message) (*outgoing, error) {
-	if err := c.checkTopic(m.Topic); err != nil {
+func (s *settings) prepare(index int, m *core.Message) (*outgoing, error) {
+	if err := s.checkTopic(m.Topic); err != nil {
 		return nil, err
 	}
 	if err := checkOptions(m.Options); err != nil {
@@ -121,34 +118,22 @@ func (c Config) prepare(index int, m *core.Message) (*outgoing, error) {
 		return nil, core.Invalidf("key", "is not UTF-8 without the bytes 0x01 and 0x02, as a sharding key must be: give another as options.%s", optionShardingKey)
 	}
 	o := newOutgoing(index, m)
-	if err := c.checkSizes(o); err != nil {
+	if err := s.checkSizes(o); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
-func (c Config) checkTopic(topic string) error {
+func (s *settings) checkTopic(topic string) error {
+	if err := s.cluster.CheckTopic("topic", topic); err != nil {
+		return err
+	}
 	lower := strings.ToLower(topic)
-	switch {
-	case topic == "" || !onlyOf(topic, groupChars):
-		return core.Invalidf("topic", "may hold A-Z a-z 0-9 _ - | %% only")
-	case c.Namespace != "" && strings.Contains(topic, "%"):
-		return core.Invalidf("topic", "must not hold %%, as the sink has a namespace")
-	case len(c.topic(topic)) > maxTopicLen:
-		return tooLarge("topic", "is longer than 127 bytes, with the sink's namespace")
-	case reservedTopics[topic], strings.HasPrefix(lower, "rmq_sys_"), strings.Contains(lower, "%rmq_sys_"),
-		strings.Contains(lower, "%retry%"), strings.Contains(lower, "%dlq%"):
+	if reservedTopics[topic] || strings.HasPrefix(lower, "rmq_sys_") || strings.Contains(lower, "%rmq_sys_") ||
+		strings.Contains(lower, "%retry%") || strings.Contains(lower, "%dlq%") {
 		return core.Invalidf("topic", "is reserved by RocketMQ")
 	}
 	return nil
-}
-
-// topic is the name under which the cluster knows a topic.
-func (c Config) topic(name string) string {
-	if c.Namespace == "" {
-		return name
-	}
-	return c.Namespace + "%" + name
 }
 
 func checkOptions(options map[string]string) error {
@@ -210,7 +195,7 @@ func isText(s string) bool {
 	return utf8.ValidString(s) && strings.IndexByte(s, 1) < 0 && strings.IndexByte(s, 2) < 0
 }
 
-func (c Config) checkSizes(o *outgoing) error {
+func (s *settings) checkSizes(o *outgoing) error {
 	properties := len(o.properties)
 	if o.source.ID == "" {
 		properties += 2 * core.MaxIDLen // as Accept has not made one yet
@@ -218,7 +203,7 @@ func (c Config) checkSizes(o *outgoing) error {
 	if properties > maxPropertyBytes {
 		return tooLarge("headers", "are with the options larger than RocketMQ's properties may be")
 	}
-	if limit := c.MaxMessageBytes - bodyRoom; len(o.source.Body) > limit {
+	if limit := s.maxMessageBytes - bodyRoom; len(o.source.Body) > limit {
 		return tooLarge("body", fmt.Sprintf("is larger than %d bytes", limit))
 	}
 	return nil
@@ -226,13 +211,4 @@ func (c Config) checkSizes(o *outgoing) error {
 
 func tooLarge(field, reason string) *core.InvalidError {
 	return &core.InvalidError{Field: field, Reason: reason, TooLarge: true}
-}
-
-func onlyOf(s, allowed string) bool {
-	for i := range len(s) {
-		if strings.IndexByte(allowed, s[i]) < 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -41,7 +41,7 @@ func TestCheckPasses(t *testing.T) {
 		"sharding key":           option("sharding_key", "ü"),
 		"option of the engine":   option("retry.initial", "1s"),
 	}
-	s := newSink(Config{}.withDefaults())
+	s := newSink(decoded(t))
 	for name, change := range tests {
 		if err := s.check(message(1, change)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -92,7 +92,7 @@ func TestCheckRefuses(t *testing.T) {
 		"time of a cloud":        {header("__STARTDELIVERTIME", "1"), "headers", false},
 		"published again, keys":  {func(m *core.Message) { header("KEYS", "k")(m); header(core.HeaderHop, "1")(m) }, "headers", false},
 	}
-	s := newSink(Config{}.withDefaults())
+	s := newSink(decoded(t))
 	for name, test := range tests {
 		invalid, ok := errors.AsType[*core.InvalidError](s.check(message(1, test.change)))
 		if !ok || invalid.Field != test.field || invalid.TooLarge != test.large {
@@ -103,7 +103,7 @@ func TestCheckRefuses(t *testing.T) {
 
 // A sink with a namespace must not reach into another.
 func TestCheckNamespace(t *testing.T) {
-	s := newSink(Config{Namespace: "ns"}.withDefaults())
+	s := newSink(decoded(t, `"namespace":"ns"`))
 	for name, want := range map[string]bool{"a": true, "other%a": false, "%a": false,
 		strings.Repeat("t", 124): true, strings.Repeat("t", 125): false} {
 		if err := s.check(message(1, topic(name))); (err == nil) != want {

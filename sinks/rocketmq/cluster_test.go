@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // cluster is a name server and brokers in this process, with faults on demand.
@@ -60,7 +62,7 @@ func newCluster(t *testing.T, brokers ...string) *cluster {
 	c := &cluster{brokers: map[string]*broker{}, topics: map[string]int{"T": 4}}
 	for _, name := range brokers {
 		b := &broker{}
-		b.server = serve(t, "127.0.0.1:0", func(conn net.Conn, request command) bool { return b.answer(name, conn, request) })
+		b.server = serve(t, "127.0.0.1:0", func(conn net.Conn, request rocketmq.Command) bool { return b.answer(name, conn, request) })
 		c.brokers[name] = b
 	}
 	c.names = serve(t, "127.0.0.1:0", c.answer)
@@ -83,7 +85,7 @@ func (c *cluster) setTopic(topic string, queues int) {
 // server reads frames and has them answered, until the test ends.
 type server struct {
 	listener net.Listener
-	answer   func(net.Conn, command) bool // false closes the connection
+	answer   func(net.Conn, rocketmq.Command) bool // false closes the connection
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
 	muted    chan struct{}     // not nil: nothing is read until it is closed
@@ -91,7 +93,7 @@ type server struct {
 	group    sync.WaitGroup
 }
 
-func serve(t *testing.T, address string, answer func(net.Conn, command) bool) *server {
+func serve(t *testing.T, address string, answer func(net.Conn, rocketmq.Command) bool) *server {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +136,8 @@ func (s *server) read(conn net.Conn) {
 	}()
 	for {
 		s.held(conn)
-		request, err := readCommand(conn)
-		if err != nil || !s.answer(conn, request) {
+		request, err := rocketmq.ReadCommand(conn)
+		if err != nil || !s.answer(conn, *request) {
 			return
 		}
 	}
@@ -195,29 +197,32 @@ func (s *server) mute(t *testing.T) (unmute func()) {
 	return unmute
 }
 
-func reply(conn net.Conn, request command, code int, remark string, body []byte) {
-	writeCommand(conn, command{Code: code, Language: "JAVA", Opaque: request.Opaque, Flag: 1, Remark: remark,
-		ExtFields: map[string]string{"queueId": "0", "queueOffset": "0", "msgId": "m"}, body: body})
+func reply(conn net.Conn, request rocketmq.Command, code int, remark string, body []byte) {
+	answer := rocketmq.Command{Code: code, Language: "JAVA", Opaque: request.Opaque, Flag: rocketmq.FlagReply, Remark: remark,
+		Fields: map[string]string{"queueId": "0", "queueOffset": "0", "msgId": "m"}, Body: body}
+	if frame, err := answer.Append(nil); err == nil {
+		conn.Write(frame)
+	}
 }
 
 // answer is the name server's.
-func (c *cluster) answer(conn net.Conn, request command) bool {
+func (c *cluster) answer(conn net.Conn, request rocketmq.Command) bool {
 	c.names.held(conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch topic := request.ExtFields["topic"]; request.Code {
-	case requestRoute:
+	switch topic := request.Fields["topic"]; request.Code {
+	case rocketmq.RequestRoute:
 		if body := c.route(topic); body != nil {
-			reply(conn, request, codeSuccess, "", body)
+			reply(conn, request, rocketmq.CodeOK, "", body)
 		} else {
-			reply(conn, request, codeNoSuchName, "No topic route info in name server for the topic: "+topic, nil)
+			reply(conn, request, rocketmq.CodeNoTopic, "No topic route info in name server for the topic: "+topic, nil)
 		}
-	case requestCluster:
+	case rocketmq.RequestBrokers:
 		var table []string
 		for name, b := range c.brokers {
 			table = append(table, fmt.Sprintf(`%q:{"brokerAddrs":{0:%q},"brokerName":%q,"cluster":"c"}`, name, b.address(), name))
 		}
-		reply(conn, request, codeSuccess, "", []byte(`{"brokerAddrTable":{`+strings.Join(table, ",")+`},"clusterAddrTable":{}}`))
+		reply(conn, request, rocketmq.CodeOK, "", []byte(`{"brokerAddrTable":{`+strings.Join(table, ",")+`},"clusterAddrTable":{}}`))
 	}
 	return true
 }
@@ -250,10 +255,10 @@ func (c *cluster) route(topic string) []byte {
 }
 
 // answer is the broker's.
-func (b *broker) answer(name string, conn net.Conn, request command) bool {
+func (b *broker) answer(name string, conn net.Conn, request rocketmq.Command) bool {
 	b.held(conn)
-	if request.Code != requestSendBatch {
-		reply(conn, request, codeSuccess, "", nil)
+	if request.Code != rocketmq.RequestSendBatch {
+		reply(conn, request, rocketmq.CodeOK, "", nil)
 		return true
 	}
 	s := readSent(name, request)
@@ -299,13 +304,11 @@ func (c *cluster) stored() []stored {
 	return all
 }
 
-const requestSendBatch = 320
-
-func readSent(broker string, request command) sent {
-	fields := request.ExtFields
+func readSent(broker string, request rocketmq.Command) sent {
+	fields := request.Fields
 	queue, _ := strconv.Atoi(fields["e"])
 	s := sent{topic: fields["b"], queue: queue}
-	for rest := request.body; len(rest) > 0; {
+	for rest := request.Body; len(rest) > 0; {
 		size := binary.BigEndian.Uint32(rest)
 		one := rest[16:size]
 		body := one[4 : 4+binary.BigEndian.Uint32(one)]

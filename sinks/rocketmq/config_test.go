@@ -6,28 +6,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/delaybridge/delaybridge/core"
 )
 
-func TestConfigDefaults(t *testing.T) {
-	got, err := decodeConfig(json.RawMessage(`{"name_servers":["mq.example:9876"]}`))
+// decoded are settings with a name server, and more.
+func decoded(t testing.TB, more ...string) settings {
+	t.Helper()
+	s, err := decode(json.RawMessage("{" + strings.Join(append([]string{`"name_servers":["mq.example:9876"]`}, more...), ",") + "}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Config{NameServers: []string{"mq.example:9876"}, Group: "delaybridge", SendTimeout: Duration(maxSendTimeout),
-		Workers: 4, MaxBatchBytes: 1 << 20, MaxMessageBytes: 4 << 20, FlushTimeouts: "retry"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	return s
 }
 
-func TestConfigTakesAddresses(t *testing.T) {
-	for _, address := range []string{"10.0.0.1:9876", "[::1]:9876", "localhost:1", "a.b-c.example:65535"} {
-		if _, err := decodeConfig(json.RawMessage(`{"name_servers":["` + address + `"]}`)); err != nil {
-			t.Errorf("%s: %v", address, err)
-		}
+func TestConfigDefaults(t *testing.T) {
+	s := decoded(t)
+	if s.cluster.Group != "delaybridge" || s.cluster.Timeout != maxSendTimeout || s.workers != 4 || s.maxBatchBytes != 1<<20 ||
+		s.maxMessageBytes != 4<<20 || s.flushAccepted {
+		t.Errorf("got %+v", s)
+	}
+	if s := decoded(t, `"max_message_bytes":65536`); s.maxBatchBytes != 65535 {
+		t.Errorf("a batch of %d bytes with messages of 65536", s.maxBatchBytes)
 	}
 }
 
@@ -40,10 +39,10 @@ func TestConfigFaults(t *testing.T) {
 		{`{`, "config"},
 		{`{"name_servers":["a:1"]} {}`, "config"},
 		{`{"name_servers":"a:1"}`, "name_servers"},
-		{`{"name_servers":["a"]}`, "name_servers"},
-		{`{"name_servers":["a:1","a:0"]}`, "name_servers"},
-		{`{"name_servers":["a:1;b:1"]}`, "name_servers"},
-		{`{"name_servers":["http://a:1"]}`, "name_servers"},
+		{`{"name_servers":["a"]}`, "name_servers[0]"},
+		{`{"name_servers":["a:1","a:0"]}`, "name_servers[1]"},
+		{`{"name_servers":["a:1;b:1"]}`, "name_servers[0]"},
+		{`{"name_servers":["http://a:1"]}`, "name_servers[0]"},
 		{`{"name_servers":["` + strings.Repeat(`a:1","`, 16) + `a:1"]}`, "name_servers"},
 		{`{"name_servers":["a:1"],"topics":1}`, "topics"},
 		{`{"name_servers":["a:1"],"group":"a b"}`, "group"},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 	"github.com/delaybridge/delaybridge/sinks/sinktest"
 )
 
@@ -91,10 +92,10 @@ func (c *realCluster) nameServer(t *testing.T) string {
 	c.wire = sinktest.NewWire(t)
 	broker := c.BrokerAddr()
 	near := c.wire.Addr(t, broker)
-	s := serve(t, "127.0.0.1:0", func(conn net.Conn, request command) bool {
+	s := serve(t, "127.0.0.1:0", func(conn net.Conn, request rocketmq.Command) bool {
 		answer, err := ask(t.Context(), c.NameServers()[0], request)
 		if err == nil {
-			reply(conn, request, answer.Code, answer.Remark, bytes.ReplaceAll(answer.body, []byte(broker), []byte(near)))
+			reply(conn, request, answer.Code, answer.Remark, bytes.ReplaceAll(answer.Body, []byte(broker), []byte(near)))
 		}
 		return err == nil
 	})
@@ -115,14 +116,14 @@ func (c *realCluster) newTopic(testing.TB) string {
 func (c *realCluster) readOnlyTopic(t testing.TB) string {
 	topic := c.newTopic(t)
 	queues := strconv.Itoa(realQueues)
-	c.mustAsk(t, command{Code: 17, ExtFields: map[string]string{"topic": topic, "defaultTopic": "TBW102", "perm": "4",
+	c.mustAsk(t, rocketmq.Command{Code: 17, Fields: map[string]string{"topic": topic, "defaultTopic": "TBW102", "perm": "4",
 		"readQueueNums": queues, "writeQueueNums": queues, "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}})
 	for {
-		answer, err := ask(t.Context(), c.NameServers()[0], command{Code: requestRoute, ExtFields: map[string]string{"topic": topic}})
+		answer, err := ask(t.Context(), c.NameServers()[0], rocketmq.Command{Code: rocketmq.RequestRoute, Fields: map[string]string{"topic": topic}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(answer.body, []byte(`"perm":4`)) {
+		if bytes.Contains(answer.Body, []byte(`"perm":4`)) {
 			return topic
 		}
 		pause(t.Context())
@@ -172,27 +173,27 @@ func pause(ctx context.Context) {
 	}
 }
 
-const (
-	requestPull = 11
-	codeNoneNew = 19
-	codeOutside = 21 // no message at this offset yet
-)
+// ask asks a server without credentials.
+func ask(ctx context.Context, address string, request rocketmq.Command) (*rocketmq.Command, error) {
+	c := rocketmq.Cluster{Timeout: time.Minute, Dial: (&net.Dialer{}).DialContext}
+	return c.AskOnce(ctx, address, request)
+}
 
 // pull asks the broker as a consumer does.
 func pull(ctx context.Context, broker, topic string, queue int, offset int64) ([]*primitive.MessageExt, error) {
-	answer, err := ask(ctx, broker, command{Code: requestPull, ExtFields: map[string]string{
+	answer, err := ask(ctx, broker, rocketmq.Command{Code: rocketmq.RequestPull, Fields: map[string]string{
 		"consumerGroup": "conformance", "topic": topic, "queueId": strconv.Itoa(queue),
 		"queueOffset": strconv.FormatInt(offset, 10), "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0",
 		"suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0", "expressionType": "TAG"}})
 	switch {
 	case err != nil:
 		return nil, err
-	case answer.Code == codeNoneNew, answer.Code == codeOutside:
+	case answer.Code == rocketmq.CodeNoMessage, answer.Code == rocketmq.CodeOffsetMoved:
 		return nil, nil
-	case answer.Code != codeSuccess:
+	case answer.Code != rocketmq.CodeOK:
 		return nil, errors.New("pull: " + answer.Remark)
 	}
-	return primitive.DecodeMessage(answer.body), nil
+	return primitive.DecodeMessage(answer.Body), nil
 }
 
 // received leaves out the properties that are not headers.

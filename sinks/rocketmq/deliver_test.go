@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // open returns a sink for the cluster; settings are in JSON, without braces.
@@ -226,7 +227,7 @@ func TestDeliverIsolatesIllegalMessage(t *testing.T) {
 	c := newCluster(t, "a")
 	c.brokers["a"].setPlan(func(s sent) action {
 		if slices.Contains(bodies(s.parts), "body-13") {
-			return action{code: codeIllegal, remark: "the message is illegal", refuse: true}
+			return action{code: rocketmq.CodeIllegal, remark: "the message is illegal", refuse: true}
 		}
 		return action{}
 	})

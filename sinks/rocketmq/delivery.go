@@ -40,12 +40,12 @@ type delivery struct {
 func (d *delivery) prepare(batch []*core.Message) map[string][]*outgoing {
 	byTopic := map[string][]*outgoing{}
 	for n, m := range batch {
-		o, err := d.config.prepare(n, m)
+		o, err := d.settings.prepare(n, m)
 		if err != nil {
 			d.failures[n] = fail(core.Permanent, ofMessages, err)
 			continue
 		}
-		topic := d.config.topic(m.Topic)
+		topic := d.settings.cluster.OnWire(m.Topic)
 		byTopic[topic] = append(byTopic[topic], o)
 	}
 	return byTopic
@@ -87,7 +87,7 @@ func (d *delivery) share(route *route, messages []*outgoing) map[*primitive.Mess
 		queue := route.forKey(key)
 		byQueue[queue] = append(byQueue[queue], o)
 	}
-	each := max(minLoose, (len(loose)+d.config.Workers-1)/d.config.Workers)
+	each := max(minLoose, (len(loose)+d.settings.workers-1)/d.settings.workers)
 	for some := range slices.Chunk(loose, each) {
 		queue := route.next(d.brokers)
 		byQueue[queue] = append(byQueue[queue], some...)
@@ -113,7 +113,7 @@ func (d *delivery) toQueue(ctx context.Context, route *route, queue *primitive.M
 func (d *delivery) fitting(messages []*outgoing) int {
 	total := 0
 	for n, o := range messages {
-		if total += o.bytes(); total > d.config.MaxBatchBytes && n > 0 {
+		if total += o.bytes(); total > d.settings.maxBatchBytes && n > 0 {
 			return n
 		}
 	}
@@ -196,7 +196,7 @@ func (s *Sink) send(ctx context.Context, t *target, batch []byte) *failure {
 	if errors.Is(err, errHanging) || errors.Is(err, clienterrors.ErrRequestTimeout) && ctx.Err() == nil {
 		s.leaveBehind(p) // its connection may be dead although the broker is not
 	}
-	return s.config.failureOf(result, err)
+	return s.settings.failureOf(result, err)
 }
 
 // classify remembers how the broker fares, and tells whether its trouble is the

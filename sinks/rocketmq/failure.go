@@ -12,6 +12,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // failure is what came of a request that did not succeed.
@@ -55,19 +56,7 @@ func (f *failure) forTheRest() *failure {
 	return fail(class, f.reach, fmt.Errorf("not sent, as what went before it failed: %w", f.err))
 }
 
-// The codes with which a broker refuses a send.
 const (
-	codeSystemError     = 1
-	codeSystemBusy      = 2
-	codeNotSupported    = 3
-	codeIllegal         = 13
-	codeUnavailable     = 14
-	codeVersion         = 15
-	codeNoPermission    = 16
-	codeTopicNotExist   = 17
-	codeFlowControl     = 215
-	codeNotLeader       = 501
-	codeGoAway          = 1500
 	maxBrokerText       = 300
 	flushDiskTimeout    = "flushing to disk timed out"
 	flushReplicaTimeout = "replication timed out"
@@ -80,7 +69,7 @@ var (
 )
 
 // failureOf classifies what the library's SendSync returned; nil is success.
-func (c Config) failureOf(result *primitive.SendResult, err error) *failure {
+func (s *settings) failureOf(result *primitive.SendResult, err error) *failure {
 	if err != nil {
 		return failureOfError(err)
 	}
@@ -88,18 +77,18 @@ func (c Config) failureOf(result *primitive.SendResult, err error) *failure {
 	case primitive.SendOK:
 		return nil
 	case primitive.SendFlushDiskTimeout:
-		return c.stored(flushDiskTimeout)
+		return s.stored(flushDiskTimeout)
 	case primitive.SendFlushSlaveTimeout:
-		return c.stored(flushReplicaTimeout)
+		return s.stored(flushReplicaTimeout)
 	case primitive.SendSlaveNotAvailable:
-		return c.stored(noReplica)
+		return s.stored(noReplica)
 	}
 	return fail(core.Unknown, ofBroker, fmt.Errorf("send status %d", result.Status))
 }
 
 // stored is a message that the master has, but less safely than it is set up to.
-func (c Config) stored(how string) *failure {
-	if c.FlushTimeouts == flushAccept {
+func (s *settings) stored(how string) *failure {
+	if s.flushAccepted {
 		return nil
 	}
 	return fail(core.Unknown, ofBroker, fmt.Errorf("broker has stored it, but %s", how))
@@ -138,23 +127,23 @@ var brokerRefusal = regexp.MustCompile(`(?s)^CODE: (-?\d+),?\s+DESC: (.*)$`)
 func failureOfCode(number, remark string) *failure {
 	code, err := strconv.Atoi(number)
 	remark = core.Shorten(strings.TrimSpace(remark), maxBrokerText)
-	refused := fmt.Errorf("broker refused with code %d: %s", code, remark)
+	refused := &rocketmq.RefusedError{Code: code, Remark: remark}
 	switch {
 	case err != nil:
 		return fail(core.Unknown, ofMessages, refused)
-	case code == codeSystemError:
+	case code == rocketmq.CodeSystemError:
 		return systemError(remark, refused)
-	case code == codeNoPermission:
+	case code == rocketmq.CodeNoPermission:
 		return noPermission(remark, refused)
 	}
 	switch code {
-	case codeSystemBusy, codeUnavailable, codeFlowControl, codeNotLeader, codeGoAway:
+	case rocketmq.CodeSystemBusy, rocketmq.CodeUnavailable, rocketmq.CodeFlowControl, rocketmq.CodeNotLeader, rocketmq.CodeGoAway:
 		return fail(core.Retry, ofBroker, refused)
-	case codeIllegal:
+	case rocketmq.CodeIllegal:
 		return refusedMessage(refused)
-	case codeNotSupported, codeVersion:
+	case rocketmq.CodeNotSupported, rocketmq.CodeVersion:
 		return fail(core.Blocked, ofSink, refused)
-	case codeTopicNotExist:
+	case rocketmq.CodeNoTopic:
 		return fail(core.TopicBlocked, ofMessages, refused)
 	}
 	return fail(core.Unknown, ofMessages, refused)

@@ -4,12 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 var (
 	errNoBroker     = errors.New("no broker is registered at the name servers")
 	errUnregistered = errors.New("broker is not registered at the name servers")
 )
+
+// nameServerTimeout is how long one of several name servers may take.
+const nameServerTimeout = time.Second
+
+func (s *Sink) askNameServer(ctx context.Context, address string, request rocketmq.Command) (*rocketmq.Command, error) {
+	ctx, cancel := context.WithTimeout(ctx, nameServerTimeout)
+	defer cancel()
+	return s.settings.cluster.AskOnce(ctx, address, request)
+}
 
 // Health asks a name server for the brokers and each master for a sign of life.
 // It returns nil if one of them gives it, within send_timeout. It does not tell
@@ -20,7 +32,7 @@ func (s *Sink) Health(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.sendTimeout())
 	defer cancel()
-	masters, err := s.nameServers.masters(ctx)
+	masters, err := s.settings.cluster.Masters(ctx, s.askNameServer)
 	if err != nil {
 		return err
 	}
@@ -44,7 +56,10 @@ func (s *Sink) anyAlive(ctx context.Context, brokers map[string]string) error {
 		if err == nil {
 			return nil
 		}
-		failed = both(failed, err)
+		if failed != nil {
+			err = fmt.Errorf("%w; %w", failed, err)
+		}
+		failed = err
 	}
 	return fmt.Errorf("no broker answers: %w", failed)
 }
@@ -52,7 +67,7 @@ func (s *Sink) anyAlive(ctx context.Context, brokers map[string]string) error {
 // alive is nil if the broker answers, be it with a refusal.
 func (s *Sink) alive(ctx context.Context, broker string) error {
 	empty := []byte(`{"clientID":"delaybridge-health","consumerDataSet":[],"producerDataSet":[]}`)
-	_, err := ask(ctx, broker, s.nameServers.login.sign(command{Code: requestHeartbeat, body: empty}))
+	_, err := s.settings.cluster.AskOnce(ctx, broker, rocketmq.Command{Code: rocketmq.RequestHeartbeat, Body: empty})
 	return err
 }
 
@@ -60,7 +75,7 @@ func (s *Sink) alive(ctx context.Context, broker string) error {
 func (s *Sink) tryBroker(name string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.sendTimeout())
 	defer cancel()
-	masters, err := s.nameServers.masters(ctx)
+	masters, err := s.settings.cluster.Masters(ctx, s.askNameServer)
 	if err != nil {
 		return nil
 	}

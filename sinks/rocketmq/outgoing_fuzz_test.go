@@ -23,14 +23,14 @@ func FuzzOutgoing(f *testing.F) {
 	f.Add("id", "k", []byte("b"), "TIMER_DELAY_SEC", []byte("5"), "__STARTDELIVERTIME", []byte("6"), "retry.max", "1s")
 	f.Add("id", "k", []byte("b"), "a", []byte("1"), "a", []byte("2"), "retry.max", "1s")
 	f.Add("id", "k", []byte("b"), "UNIQ_KEY", []byte("1"), "delay", []byte("2"), "tags", "*")
-	c := Config{MaxMessageBytes: 4 << 20}
+	s := decoded(f)
 	f.Fuzz(func(t *testing.T, id, key string, body []byte, name string, value []byte, again string, more []byte, option, setting string) {
 		m := &core.Message{ID: id, Sink: "rocketmq", Topic: "t", Key: []byte(key), Body: body, Attempt: 1, DeliverAt: time.UnixMilli(1_700_000_000_000),
 			Headers: []core.Header{{Name: name, Value: value}, {Name: again, Value: more}}, Options: map[string]string{option: setting}}
 		if (core.Limits{}).Check(m, m.DeliverAt) != nil {
 			return
 		}
-		o, err := c.prepare(0, m)
+		o, err := s.prepare(0, m)
 		if err != nil {
 			return
 		}

@@ -10,11 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	rocketmq "github.com/apache/rocketmq-client-go/v2"
+	apache "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	clientproducer "github.com/apache/rocketmq-client-go/v2/producer"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // producer is one producer of the client library and the calls into it. A call
@@ -23,7 +24,7 @@ import (
 // library give up a connection over which no answer comes. The call is then left
 // behind, and with it the whole producer: the next has connections of its own.
 type producer struct {
-	client rocketmq.Producer
+	client apache.Producer
 
 	ctx    context.Context // the parent of every call's
 	cancel context.CancelFunc
@@ -51,14 +52,13 @@ func (c orderedContext) Deadline() (time.Time, bool) {
 var instances atomic.Uint64
 
 // newProducer starts a producer. Nothing is dialled before the first message.
-func newProducer(parent context.Context, c Config, selector clientproducer.QueueSelector) (*producer, error) {
+func newProducer(parent context.Context, c *rocketmq.Cluster, selector clientproducer.QueueSelector) (*producer, error) {
 	quietClient()
-	client, err := rocketmq.NewProducer(
+	client, err := apache.NewProducer(
 		clientproducer.WithNsResolver(primitive.NewPassthroughResolver(clientAddresses(c.NameServers))),
 		clientproducer.WithGroupName(c.Group),
 		clientproducer.WithInstanceName(fmt.Sprintf("delaybridge-%d-%d", time.Now().UnixNano(), instances.Add(1))),
-		clientproducer.WithCredentials(primitive.Credentials{
-			AccessKey: c.AccessKey, SecretKey: c.SecretKey, SecurityToken: c.SecurityToken}),
+		clientproducer.WithCredentials(primitive.Credentials(c.Credentials)),
 		clientproducer.WithQueueSelector(selector),
 		clientproducer.WithRetry(0),
 		clientproducer.WithCompressMsgBodyOverHowmuch(math.MaxInt),

@@ -3,10 +3,10 @@ package rocketmq
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
 // questions are the topics whose queues the library is looking for. One at a
@@ -54,8 +54,9 @@ func (s *Sink) routeOf(ctx context.Context, topic string) (*route, *failure) {
 	ctx, cancel := context.WithTimeout(ctx, s.sendTimeout())
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	exists, err := s.nameServers.hasRoute(ctx, topic)
-	if err != nil {
+	_, err := s.settings.cluster.Route(ctx, topic, s.askNameServer)
+	missing := rocketmq.HasCode(err, rocketmq.CodeNoTopic)
+	if err != nil && !missing {
 		return nil, fail(core.Retry, ofSink, err)
 	}
 	select {
@@ -66,7 +67,7 @@ func (s *Sink) routeOf(ctx context.Context, topic string) (*route, *failure) {
 	if found := s.routes.of(topic); found != nil {
 		return found, nil
 	}
-	return nil, s.explain(ctx, exists)
+	return nil, s.explain(ctx, missing)
 }
 
 func (s *Sink) learn(topic string) {
@@ -77,17 +78,17 @@ func (s *Sink) learn(topic string) {
 
 // explain tells why a topic has no queues. A name server forgets the topics of
 // a broker with the broker, so one that is missing may be the cluster's trouble.
-func (s *Sink) explain(ctx context.Context, exists bool) *failure {
+func (s *Sink) explain(ctx context.Context, missing bool) *failure {
 	if s.ctx.Err() != nil {
 		return fail(core.Retry, ofSink, errClosed)
 	}
-	if exists {
+	if !missing {
 		return fail(core.TopicBlocked, ofMessages, errNotWritten)
 	}
-	masters, err := s.nameServers.masters(ctx)
+	masters, err := s.settings.cluster.Masters(ctx, s.askNameServer)
 	switch {
 	case err != nil:
-		return fail(core.Retry, ofSink, fmt.Errorf("look for brokers: %w", err))
+		return fail(core.Retry, ofSink, err)
 	case len(masters) == 0:
 		return fail(core.Retry, ofSink, errNoBroker)
 	}

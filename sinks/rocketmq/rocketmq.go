@@ -1,26 +1,3 @@
-// Package rocketmq is a sink that sends messages to Apache RocketMQ 4.9 and 5.x
-// by the remoting protocol (name servers on 9876, brokers on 10911).
-//
-// Due messages of one topic and queue leave in one batch request, also those of
-// several Delivers if they wait for a worker at the same time. The message's
-// key chooses the queue, as SelectMessageQueueByHash does in Java; without a key
-// they take turns. Headers become user properties, which have no order; the ID
-// is the first of the message's KEYS, and the option "keys" adds more. The
-// option "tags" sets the tag. The sharding key is the option "sharding_key" or
-// else the message's key, which must be text then. See Sink.Check for what RocketMQ can't carry.
-//
-// Properties by which RocketMQ itself would delay the message (DELAY, TIMER_...)
-// are refused by Check, and if a message has them all the same, they are not sent:
-// it is due already.
-//
-// Each broker has workers of its own. One that fails is passed over where others
-// work, until it has given a sign of life: messages without a key go to another,
-// and those that only it can take fail at once, as TopicBlocked.
-//
-// There is no TLS, as the client library has none. The library has one logger
-// for the process; it is set to slog's default logger. After Close some of its
-// goroutines linger for up to ten seconds, and its connection to a name server
-// for up to two minutes.
 package rocketmq
 
 import (
@@ -41,23 +18,22 @@ var (
 	errNotStarted = errors.New("no worker was free in time")
 )
 
-// Open makes a Sink from a Config in JSON. A fault in it is a *core.InvalidError.
+// Open makes a Sink from its settings in JSON. A fault in them is a *core.InvalidError.
 // Nothing is dialled: whether the cluster is there, Deliver and Health tell.
 func Open(_ context.Context, config json.RawMessage) (core.Sink, error) {
-	c, err := decodeConfig(config)
+	s, err := decode(config)
 	if err != nil {
 		return nil, err
 	}
-	return newSink(c), nil
+	return newSink(s), nil
 }
 
 // Sink sends messages to RocketMQ. It implements core.Sink, core.Checker and
 // core.HealthChecker.
 type Sink struct {
-	config      Config
-	nameServers nameServers
-	brokers     *brokers
-	batches     *batches // what waits for a worker
+	settings *settings
+	brokers  *brokers
+	batches  *batches // what waits for a worker
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -76,15 +52,14 @@ type Sink struct {
 // maxLeft bounds the producers that were left behind and not yet shut down.
 const maxLeft = 8
 
-func newSink(c Config) *Sink {
-	s := &Sink{config: c, nameServers: nameServers{c.NameServers, c.login()}, routes: newRoutes(), batches: newBatches(),
-		closeTimeout: closeTimeout}
-	s.brokers = newBrokers(s.tryBroker, c.Workers)
+func newSink(made settings) *Sink {
+	s := &Sink{settings: &made, routes: newRoutes(), batches: newBatches(), closeTimeout: closeTimeout}
+	s.brokers = newBrokers(s.tryBroker, made.workers)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-func (s *Sink) sendTimeout() time.Duration { return time.Duration(s.config.SendTimeout) }
+func (s *Sink) sendTimeout() time.Duration { return s.settings.cluster.Timeout }
 
 // begin returns the producer for one send, which must follow.
 func (s *Sink) begin() (*producer, error) {
@@ -97,7 +72,7 @@ func (s *Sink) begin() (*producer, error) {
 		if s.left >= maxLeft {
 			return nil, errHangers
 		}
-		fresh, err := newProducer(s.ctx, s.config, s.routes)
+		fresh, err := newProducer(s.ctx, &s.settings.cluster, s.routes)
 		if err != nil {
 			return nil, err
 		}

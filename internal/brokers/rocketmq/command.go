@@ -21,7 +21,7 @@ const (
 	RequestMembers      = 38 // of a consumer group
 	RequestMembersMoved = 40 // made by a broker: the group has more members, or fewer
 	RequestRoute        = 105
-	requestBrokers      = 106
+	RequestBrokers      = 106
 	RequestSendBatch    = 320
 )
 

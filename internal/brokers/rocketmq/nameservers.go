@@ -69,7 +69,7 @@ func (c *Cluster) Masters(ctx context.Context, ask AskFunc) (map[string]string, 
 			Addresses map[string]string `json:"brokerAddrs"`
 		} `json:"brokerAddrTable"`
 	}
-	if err := c.askNameServers(ctx, Command{Code: requestBrokers}, ask, &table); err != nil {
+	if err := c.askNameServers(ctx, Command{Code: RequestBrokers}, ask, &table); err != nil {
 		return nil, fmt.Errorf("list the brokers: %w", err)
 	}
 	found := map[string]string{}
