@@ -120,5 +120,5 @@ func newHTTP(config Config) *http.Client {
 	return client
 }
 
-// Close lets go of connections that are not in use. Calls can go on.
+// Close lets go of connections that are not in use. Calls can continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

@@ -104,7 +104,7 @@ func appendHeaders(b []byte, headers []Header) []byte {
 	return append(b, ']')
 }
 
-// notInHeaderText tells what the API takes as bytes only.
+// notInHeaderText reports what the API takes as bytes only.
 func notInHeaderText(c byte) bool { return c == '\r' || c == '\n' || c == 0 }
 
 func appendOptions(b []byte, options map[string]string) []byte {

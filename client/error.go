@@ -72,7 +72,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is tells whether e is one of this package's errors.
+// Is reports whether e is one of this package's errors.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnknown:
@@ -104,7 +104,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // *Error that says why it was not stored.
 type BatchError []error
 
-// Error tells how many failed, and of the first why.
+// Error reports how many failed, and of the first why.
 func (b BatchError) Error() string {
 	failed := b.Unwrap()
 	if len(failed) == 0 {

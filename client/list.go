@@ -54,7 +54,7 @@ func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 	}
 }
 
-// ListPage returns one page of what List walks over, for a caller who goes on later.
+// ListPage returns one page of what List walks over, for a caller who continues later.
 func (c *Client) ListPage(ctx context.Context, q Query) (Page, error) {
 	path := "/v1/messages"
 	if q.Dead {

@@ -80,7 +80,7 @@ func newBatch(m *Message) *batch {
 	return p
 }
 
-// fits tells how many of the first batches make one request.
+// fits reports how many of the first batches make one request.
 func (c *Client) fits(batches []*batch) int {
 	size := 0
 	for n, p := range batches {
@@ -112,7 +112,7 @@ func (c *Client) deliver(ctx context.Context, batches []*batch) {
 	}
 }
 
-// tooMany tells that the bridge allows less in one request.
+// tooMany reports that the bridge allows less in one request.
 func tooMany(err *Error) bool {
 	return err.Status == http.StatusRequestEntityTooLarge || err.Code == codeInvalid && err.Field == "batch"
 }
@@ -173,7 +173,7 @@ func (c *Client) post(ctx context.Context, batches []*batch) *Error {
 	return err
 }
 
-// ownFault tells whether a request of one message failed because of what is in
+// ownFault reports whether a request of one message failed because of what is in
 // the message.
 func ownFault(err *Error) bool {
 	switch err.Status {

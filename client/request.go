@@ -23,7 +23,7 @@ type request struct {
 	body         []byte
 }
 
-// reads tells whether the request changes nothing.
+// reads reports whether the request changes nothing.
 func (r request) reads() bool { return r.method == http.MethodGet }
 
 const (
@@ -89,7 +89,7 @@ func (c *Client) noAnswer(ctx context.Context, r request, err error) *Error {
 	return e
 }
 
-// dialing tells whether there was no connection yet.
+// dialing reports whether there was no connection yet.
 func dialing(err error) bool {
 	e, ok := errors.AsType[*net.OpError](err)
 	return ok && e.Op == "dial"

@@ -19,7 +19,7 @@ type tries struct {
 
 func (c *Client) begin() *tries { return &tries{end: time.Now().Add(c.patience)} }
 
-// pause waits before the next try, and tells whether there is to be one. It does
+// pause waits before the next try, and reports whether there is to be one. It does
 // not wait if the time to come is not enough.
 func (t *tries) pause(ctx context.Context, err *Error) bool {
 	if !err.again {

@@ -72,7 +72,7 @@ func (l *bucketLoop) failed(m *Message, err error, now time.Time) Outcome {
 	return o
 }
 
-// final tells whether this is the last attempt of a message.
+// final reports whether this is the last attempt of a message.
 func (l *bucketLoop) final(m *Message) bool { return m.Attempt >= l.policy(m).MaxAttempts }
 
 // policy is the sink's RetryPolicy as m overrides it.

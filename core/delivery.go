@@ -56,7 +56,7 @@ func afterPanic(err error, results BatchError) BatchError {
 	return results
 }
 
-// oneSpoilsAll tells whether a batch failed as a whole in a way that is said of
+// oneSpoilsAll reports whether a batch failed as a whole in a way that is said of
 // single messages only.
 func oneSpoilsAll(err error) bool {
 	if err == nil {
@@ -82,7 +82,7 @@ func spread(err error, n int) BatchError {
 }
 
 // call makes one call of the sink, and returns its number among the sink's calls. Other
-// calls go on at the same time, unless its message is a suspect.
+// calls continue at the same time, unless its message is a suspect.
 func (l *bucketLoop) call(ctx context.Context, batch []*Message) (uint64, error) {
 	call := l.evidence.begin(l.evidence.suspects(batch))
 	if context.Cause(ctx) == ErrLeaseLost {

@@ -57,7 +57,7 @@ func (d *Dispatcher) log() *slog.Logger {
 // Totals returns what this instance has done since it started.
 func (d *Dispatcher) Totals() Totals { return d.totals.read() }
 
-// Paused tells why the sink's messages are being held back, and since when; an
+// Paused reports why the sink's messages are being held back, and since when; an
 // empty reason means that they are not.
 func (d *Dispatcher) Paused() (reason string, since time.Time) { return d.breaker.paused() }
 
@@ -192,7 +192,7 @@ const (
 )
 
 // settle tells the store the outcomes, and again if the store is unreachable: what is
-// not settled will be sent twice. It goes on when ctx has ended, within bounds,
+// not settled will be sent twice. It continues when ctx has ended, within bounds,
 // but not when the lease is lost.
 func (l *bucketLoop) settle(ctx context.Context, outcomes []Outcome) error {
 	pause := 10 * time.Millisecond

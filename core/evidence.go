@@ -104,7 +104,7 @@ func (e *evidence) othersFailed(id string) uint64 {
 	return e.before.call
 }
 
-// atFault tells whether a message that has failed alone in a call is to blame: since it
+// atFault reports whether a message that has failed alone in a call is to blame: since it
 // failed before, others passed and no other failed; or it was to blame before, more than
 // once if this attempt is its last, has failed in the same way, and no other has failed
 // since. If not, that it failed is remembered. Again is as of blame.
@@ -130,7 +130,7 @@ func (e *evidence) isToBlame(id string, err error) (again bool) {
 	return e.blame(id, err)
 }
 
-// blame tells whether the message was to blame before: once can be chance, as where the
+// blame reports whether the message was to blame before: once can be chance, as where the
 // sink goes down in the midst of a trial.
 func (e *evidence) blame(id string, err error) (again bool) {
 	delete(e.failed, id)
@@ -191,7 +191,7 @@ func (e *evidence) sure(batch []*Message) int {
 	return len(batch)
 }
 
-// suspects tells whether the batch is one message that a crash has cut off.
+// suspects reports whether the batch is one message that a crash has cut off.
 func (e *evidence) suspects(batch []*Message) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

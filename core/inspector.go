@@ -9,7 +9,7 @@ import (
 // stores have it.
 type Inspector interface {
 	// List returns one page of entries in order of due time. Pages are a walk,
-	// not a snapshot: a message that moves while the walk goes on may be seen
+	// not a snapshot: a message that moves while the walk continues may be seen
 	// twice or not at all. ErrBadCursor: the cursor was not made for this query.
 	List(ctx context.Context, query Query) (Page, error)
 	// Stats counts what is stored for each sink, in the order given.

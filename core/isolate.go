@@ -25,7 +25,7 @@ type uncertain struct{ error }
 // Unwrap returns what the sink said.
 func (u uncertain) Unwrap() error { return u.error }
 
-// isTrouble tells whether a call failed in a way that is said of the sink, though one
+// isTrouble reports whether a call failed in a way that is said of the sink, though one
 // of its messages may be the cause.
 func isTrouble(err error) bool {
 	if err == nil || oneSpoilsAll(err) {
@@ -265,7 +265,7 @@ func (t *trial) result() error {
 	return t.results
 }
 
-// blames tells whether a message is to blame that failed alone, and whether it was before.
+// blames reports whether a message is to blame that failed alone, and whether it was before.
 // It is if it stood between others that passed, or is one of a few behind the last, which
 // is not enough for its last attempt.
 func (t *trial) blames(n int, err error) (fault, again bool) {

@@ -108,7 +108,7 @@ const (
 	idChars      = alphanumeric + "._:@/+=~-"
 )
 
-// CheckID tells whether id can name a message: 1 to MaxIDLen characters of
+// CheckID reports whether id can name a message: 1 to MaxIDLen characters of
 // A-Z a-z 0-9 . _ : @ / + = ~ -, and neither "." nor "..".
 func CheckID(id string) *InvalidError {
 	switch {
@@ -122,7 +122,7 @@ func CheckID(id string) *InvalidError {
 	return nil
 }
 
-// CheckSinkName tells whether name can name a sink: 1 to 64 characters
+// CheckSinkName reports whether name can name a sink: 1 to 64 characters
 // of A-Z a-z 0-9 . _ -, of which the first is a letter or digit.
 func CheckSinkName(name string) *InvalidError {
 	switch {
@@ -195,7 +195,7 @@ func checkHeaderNames(m *Message) *InvalidError {
 	return nil
 }
 
-// IsReservedHeader tells whether name has HeaderPrefix, in any case and with
+// IsReservedHeader reports whether name has HeaderPrefix, in any case and with
 // '_' for '-', so that only delaybridge may write it.
 func IsReservedHeader(name string) bool {
 	return len(name) >= len(HeaderPrefix) &&

@@ -29,7 +29,7 @@ const (
 	summaryExamples = 3
 )
 
-// First tells whether the caller is to log the event in full. If not, it has been
+// First reports whether the caller is to log the event in full. If not, it has been
 // counted, and log will say so, with the count, how many had which reason (one of
 // a few words) and some different examples, such as ids; either may be empty.
 func (s *LogSummary) First(log *slog.Logger, text, reason, example string) bool {
@@ -97,7 +97,7 @@ func (r *repeats) write(text string) {
 	r.log.Warn("repeated within a second", more...)
 }
 
-// logFailures tells the log which messages did not go out, once that is settled.
+// logFailures logs which messages did not go out, once that is settled.
 func (l *bucketLoop) logFailures(batch []*Message, outcomes []Outcome) {
 	var log *slog.Logger
 	for _, o := range outcomes {

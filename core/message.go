@@ -66,7 +66,7 @@ const (
 	OptionTimestamp = "timestamp"
 )
 
-// SameContent tells whether both are one message, so that the second with its ID is a
+// SameContent reports whether both are one message, so that the second with its ID is a
 // repeat and not a conflict. Times do not count, as a repeat may have them again.
 func SameContent(a, b *Message) bool {
 	return a.Topic == b.Topic && a.Priority == b.Priority &&
@@ -130,7 +130,7 @@ const (
 	Discarded  State = "discarded" // it was a dead letter
 )
 
-// Settled tells whether a message is gone: of its content nothing is stored.
+// Settled reports whether a message is gone: of its content nothing is stored.
 func (s State) Settled() bool { return s == Delivered || s == Cancelled || s == Discarded }
 
 // When is a due time: At, or After from now on the store's clock when At is

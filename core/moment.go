@@ -189,7 +189,7 @@ func ParseTime(text string) (time.Time, error) {
 	return t, nil
 }
 
-// shaped tells whether text is like shape, in which d is any digit.
+// shaped reports whether text is like shape, in which d is any digit.
 func shaped(text, shape string) bool {
 	if len(text) != len(shape) {
 		return false

@@ -72,7 +72,7 @@ func checkStates(states []State) error {
 	return nil
 }
 
-// SinkReport is what Stats tells about one sink: what is stored for it, by all
+// SinkReport is what Stats reports about one sink: what is stored for it, by all
 // instances, and what this instance has done since it started.
 type SinkReport struct {
 	SinkStats
@@ -81,7 +81,7 @@ type SinkReport struct {
 	// does not, and PausedSince is zero.
 	Paused      string
 	PausedSince time.Time
-	// details is what the sink of this instance tells about itself (see
+	// details is what the sink of this instance reports about itself (see
 	// Describer); nil if it does not.
 	Details map[string]string
 }

@@ -21,7 +21,7 @@ type health struct {
 	err     error
 }
 
-// Ready tells whether messages can be accepted: nil, or what was in the way not
+// Ready reports whether messages can be accepted: nil, or what was in the way not
 // more than a second ago. The error may name the store's address, so it is for the
 // log and for those who may read everything. However many ask, the store is asked
 // by one of them at a time. A sink in trouble does not make the bridge unready: it

@@ -27,7 +27,7 @@ func DeliveryHeader(name string) string {
 	return ""
 }
 
-// MarksDelivery tells whether only a message that was delivered has a header of
+// MarksDelivery reports whether only a message that was delivered has a header of
 // this name: producers may set HeaderID and HeaderDeliverAt themselves.
 func MarksDelivery(name string) bool {
 	known := DeliveryHeader(name)

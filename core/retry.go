@@ -55,7 +55,7 @@ func (r RetryPolicy) wait(attempt int) time.Duration {
 	return time.Duration(full * (1 - r.Jitter*rand.Float64()))
 }
 
-// Check tells whether every field is in bounds, zero being a default.
+// Check reports whether every field is in bounds, zero being a default.
 func (r RetryPolicy) Check() error {
 	switch {
 	case r.Initial != 0 && (r.Initial < minRetryWait || r.Initial > maxRetryWait):

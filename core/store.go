@@ -49,7 +49,7 @@ type Store interface {
 	// expiry. ErrTooLate: it is stored but not dead. Otherwise as Cancel.
 	Redrive(ctx context.Context, ref Ref) (Receipt, error)
 
-	// Discard removes a dead letter for good; errors as for Redrive.
+	// Discard removes a dead letter permanently; errors as for Redrive.
 	Discard(ctx context.Context, ref Ref) (Receipt, error)
 
 	// Serve takes part in the delivery of one sink: it runs work in a goroutine
@@ -78,7 +78,7 @@ type Bucket interface {
 	// Nothing is removed.
 	Take(ctx context.Context, max int) (Batch, error)
 
-	// Settle tells what became of the messages in flight. Those without an
+	// Settle reports what became of the messages in flight. Those without an
 	// Outcome go back untouched. After an error, other than ErrLeaseLost, some
 	// may be settled: the same call is to be repeated until it succeeds. Settling
 	// again does no harm.

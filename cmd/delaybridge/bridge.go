@@ -108,7 +108,7 @@ func redisConfig(c *config.Config, log *slog.Logger) (redisstore.Config, error) 
 	}, nil
 }
 
-// assemble opens the store and the listeners and sources, and tells what there is to know about
+// assemble opens the store and the listeners and sources, and reports what there is to know about
 // them. On error all are closed.
 func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, log *slog.Logger) (bridge *core.Bridge, ready []any, err error) {
 	redis, err := redisConfig(c, log)

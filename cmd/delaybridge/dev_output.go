@@ -9,7 +9,7 @@ import (
 	"github.com/delaybridge/delaybridge/core/memstore"
 )
 
-// printBanner tells what runs and what to try. Output that fails is not worth
+// printBanner reports what runs and what to try. Output that fails is not worth
 // ending for.
 func (b *devBridge) printBanner(a *app, f devFlags) {
 	store := "in memory, lost at exit"
@@ -63,7 +63,7 @@ func (b *devBridge) sendSamples(ctx context.Context) error {
 	return nil
 }
 
-// printTotals tells what has been done, and what is left behind.
+// printTotals reports what has been done, and what is left behind.
 func (b *devBridge) printTotals(a *app) {
 	fmt.Fprintln(a.stdout)
 	for _, sink := range b.sinks {

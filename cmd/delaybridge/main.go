@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return a.exitCode(err)
 }
 
-// watchSignals cancels at the first signal and tells of the second. The
+// watchSignals cancels at the first signal and reports the second. The
 // returned function ends it.
 func (a *app) watchSignals(cancel context.CancelFunc) (stop func()) {
 	interrupted, forced, stopped := make(chan struct{}), make(chan struct{}), make(chan struct{})

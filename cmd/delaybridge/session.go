@@ -174,7 +174,7 @@ func (a *app) actCommand(cmd *cobra.Command, act func(*client.Client, context.Co
 	})
 }
 
-// forEach goes on after an error that concerns one message only. The error of a
+// forEach continues after an error that concerns one message only. The error of a
 // single ID is its own; of several, each is printed and the exit code says that
 // some failed.
 func (a *app) forEach(ids []string, act func(id string) error) error {

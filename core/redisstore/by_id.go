@@ -39,7 +39,7 @@ func (s *Store) locate(ctx context.Context, ref core.Ref) (found, error) {
 	return choose(hits)
 }
 
-// certain tells whether what lies in the bucket of an id is what the id alone names:
+// certain reports whether what lies in the bucket of an id is what the id alone names:
 // whatever is there if the id was made by us, else a message without a key.
 func (s *Store) certain(ref core.Ref, hits []found) bool {
 	if len(hits) == 0 {
@@ -178,7 +178,7 @@ func (s *Store) Discard(ctx context.Context, ref core.Ref) (core.Receipt, error)
 	return s.change(ctx, ref, s.scripts.discard, core.Discarded)
 }
 
-// errMoved tells that a message is not as the caller has seen it any more.
+// errMoved reports that a message is not as the caller has seen it any more.
 var errMoved = errors.New("message was moved")
 
 // moves is how often a change is tried that meets a message on the move.

@@ -147,7 +147,7 @@ type clockRange struct {
 // clockStep is a difference that is not just drift or rounding.
 const clockStep = 50 * time.Millisecond
 
-// stepped tells whether Redis's clock, read between sent and received, is another
+// stepped reports whether Redis's clock, read between sent and received, is another
 // than before.
 func (r *clockRange) stepped(redis, sent, received time.Time) bool {
 	if r.origin.IsZero() {

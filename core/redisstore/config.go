@@ -90,7 +90,7 @@ const (
 	longestRemember = 7 * 24 * time.Hour
 )
 
-// Check tells what is wrong with c, without opening anything.
+// Check reports what is wrong with c, without opening anything.
 func (c Config) Check() error {
 	switch {
 	case len(c.Addrs) == 0:

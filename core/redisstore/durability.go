@@ -44,7 +44,7 @@ func (c Config) choose(f health) (durability, error) {
 	return d, nil
 }
 
-// broken tells why a Redis in this state does not give the level any more,
+// broken reports why a Redis in this state does not give the level any more,
 // though it did when it was chosen. What CONFIG GET does not tell any more is
 // taken to be as it was. Replicas count with each answer.
 func (d durability) broken(f health) error {
@@ -67,7 +67,7 @@ func strongest(f health, replicas int) string {
 	return DurabilityMemory
 }
 
-// waits tells whether an answer must wait for more than the script.
+// waits reports whether an answer must wait for more than the script.
 func (d durability) waits() bool { return d.waitAOF || d.replicas > 0 }
 
 // command is what waits, on the connection that wrote; nil if nothing must.
@@ -82,7 +82,7 @@ func (d durability) command(ctx context.Context) *redis.Cmd {
 	return nil
 }
 
-// check tells whether the commands that waited have seen enough.
+// check reports whether the commands that waited have seen enough.
 func (d durability) check(cmds []*redis.Cmd) error {
 	for _, cmd := range cmds {
 		if err := d.checkOne(cmd); err != nil {

@@ -68,7 +68,7 @@ func hasPrefix(text string, prefixes []string) bool {
 	return false
 }
 
-// notSent tells whether the request never left: no connection could be had.
+// notSent reports whether the request never left: no connection could be had.
 func notSent(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return true

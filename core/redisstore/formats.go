@@ -22,7 +22,7 @@ import (
 //
 // Nobody announces by the clock: what is parked does, and Serve, if nobody has of
 // late. An instance that does neither writes nothing. When it wakes it announces
-// before it writes. If that fails it goes on as it last heard: what it then writes is
+// before it writes. If that fails it continues as it last heard: what it then writes is
 // of a format that the others know, and what it reads says its format itself.
 
 const (
@@ -132,7 +132,7 @@ func (s *Store) keepFormats(ctx context.Context, client redis.UniversalClient) {
 	}
 }
 
-// due tells whether refreshFormats is to be called, for who must not wait for it.
+// due reports whether refreshFormats is to be called, for who must not wait for it.
 func (f *formats) due() bool {
 	if !f.mu.TryLock() {
 		return false
@@ -202,13 +202,13 @@ func (s *Store) writeFormat(load []*pending) {
 	}
 }
 
-// behind tells whether this instance, which reads up to newest, can't read all that is
+// behind reports whether this instance, which reads up to newest, can't read all that is
 // stored.
 func (f *formats) behind(newest int) bool {
 	return newest < max(f.seen.Load().Newest, int(f.met.Load()))
 }
 
-// readElsewhere tells whether some of the instances reads all that is stored: then what
+// readElsewhere reports whether some of the instances reads all that is stored: then what
 // is stored is left to those. If none does, the others deliver the rest. One that has
 // just come counts as a reader until it is known.
 func (f *formats) readElsewhere(instances []string) bool {
@@ -230,7 +230,7 @@ func (f *Formats) reads(instance string) (newest int, known bool) {
 	return 0, false
 }
 
-// ReadFormats tells which formats are stored under c.Prefix, and who knows them. It
+// ReadFormats reports which formats are stored under c.Prefix, and who knows them. It
 // opens no store, so that an instance which could not start can ask, too. Without
 // anything stored, it is an error.
 func ReadFormats(ctx context.Context, c Config) (Formats, error) {

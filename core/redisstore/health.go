@@ -118,7 +118,7 @@ type healthCheck struct {
 	unsafe error // nil: safe
 }
 
-// due tells whether the caller is to look now. Others need not meanwhile.
+// due reports whether the caller is to look now. Others need not meanwhile.
 func (w *healthCheck) due(every time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

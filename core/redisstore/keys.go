@@ -15,7 +15,7 @@ type keySpace struct {
 	buckets int
 }
 
-// owner returns the first key of one bucket, which tells where all of them lie.
+// owner returns the first key of one bucket, which reports where all of them lie.
 func (k keySpace) owner(sink string, number int) string { return k.tag(sink, number) + "owner" }
 
 // bucket returns the keys of one bucket in the order that bucket.lua names.

@@ -247,7 +247,7 @@ func (t *lease) renewed(wakes int64, redis, sent time.Time) {
 	}
 }
 
-// missed tells whether the owner is to look into its bucket: a wake-up may have been
+// missed reports whether the owner is to look into its bucket: a wake-up may have been
 // lost, or Redis's clock has changed, by which the owner sleeps.
 func (t *lease) missed(wakes int64, redis, sent time.Time) bool {
 	woken, stepped := wakes != t.wakes, t.clock.stepped(redis, sent, time.Now())

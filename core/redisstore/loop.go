@@ -78,7 +78,7 @@ func (l *loop) run(ctx context.Context) {
 	l.finish()
 }
 
-// finish waits until all that goes on has ended.
+// finish waits until everything that runs has ended.
 func (l *loop) finish() {
 	l.alarm.close()
 	l.background.Wait()

@@ -104,7 +104,7 @@ func (p *pending) refuse(err error) {
 	p.answered()
 }
 
-// errQueueFull tells how many bytes wait for a server that does not keep up.
+// errQueueFull reports how many bytes wait for a server that does not keep up.
 func errQueueFull(size int) error {
 	return fmt.Errorf("park: %w: %d MiB of messages wait for Redis already", core.ErrUnavailable, size>>20)
 }

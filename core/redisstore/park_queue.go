@@ -162,7 +162,7 @@ func (q *parkQueue) add(p *pending) {
 	q.waiting = append(q.waiting, b)
 }
 
-// leaves tells whether the first batch that waits may leave while so many others are on
+// leaves reports whether the first batch that waits may leave while so many others are on
 // their way; the parker is locked.
 func (q *parkQueue) leaves(others int) bool {
 	if len(q.waiting) == 0 || q.split {

@@ -118,7 +118,7 @@ func (v *sinkServer) leave() {
 	v.beat()
 }
 
-// finished tells whether nothing is left to do, and nothing owned.
+// finished reports whether nothing is left to do, and nothing owned.
 func (v *sinkServer) finished() bool {
 	return v.departed && !v.beating && v.settling == 0 && len(v.requested) == 0 && len(v.leases) == 0
 }

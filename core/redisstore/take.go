@@ -123,7 +123,7 @@ func (b *bucket) swept() {
 	}
 }
 
-// run runs a call when one of the slots is free, and tells when that was. It
+// run runs a call when one of the slots is free, and reports when that was. It
 // returns an error if the call was not made.
 func (b *bucket) run(ctx context.Context, s *slots, c call) (sent time.Time, err error) {
 	leave, err := s.enter(ctx, b.store.serving, c.key())
@@ -204,7 +204,7 @@ func (n *newerRecords) met(record, id string) {
 }
 
 // leaveNewer deals with a batch of which some can't be read here. If an instance that
-// serves the sink reads them it gives up the bucket, by errNewer. Else it goes on with
+// serves the sink reads them it gives up the bucket, by errNewer. Else it continues with
 // up to limit of the others, and what can't be read waits.
 func (b *bucket) leaveNewer(ctx context.Context, batch core.Batch, limit int) (core.Batch, error) {
 	b.store.formats.met.Store(int64(b.newer.format))

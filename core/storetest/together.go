@@ -84,7 +84,7 @@ func (f *outcomes) note(id string, cancelled bool) {
 	}
 }
 
-// cancel tells whether it was in time.
+// cancel reports whether it was in time.
 func cancel(t *suite, store core.Store, ref core.Ref) bool {
 	receipt, err := store.Cancel(context.Background(), ref)
 	switch {

@@ -23,7 +23,7 @@ func waitRules() []rule {
 	}
 }
 
-// wakes tells whether Wait for next, begun before or while act runs, returns
+// wakes reports whether Wait for next, begun before or while act runs, returns
 // in time.
 func wakes(t reporter, b core.Bucket, next time.Time, act func()) {
 	t.Helper()

@@ -57,7 +57,7 @@
 //	queue    that the source reads; "delaybridge." and the name
 //	declare  true; false if name and queue exist and the source may not declare them
 //
-// A message without a time goes on at once unless untagged says otherwise, as
+// A message without a time is sent at once unless untagged says otherwise, as
 // with the plugin. RabbitMQ's own exchanges route at once, so name and to can't be
 // one exchange; they can have one name in two virtual hosts (then set allow_loop).
 //

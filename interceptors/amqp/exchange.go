@@ -106,7 +106,7 @@ func isOneOf(name string, patterns []string) bool {
 	})
 }
 
-// reads tells whether the source reads from a queue.
+// reads reports whether the source reads from a queue.
 func (s *settings) reads(queue string) bool {
 	return slices.Contains(s.queues, queue) || slices.ContainsFunc(s.exchanges, func(e exchange) bool { return e.queue == queue })
 }
@@ -130,7 +130,7 @@ func (c *config) setArguments(s *settings) error {
 	return nil
 }
 
-// declares tells whether the source makes what it reads from.
+// declares reports whether the source makes what it reads from.
 func (s *queueReader) declares() bool { return s.exchange != nil && s.exchange.declare }
 
 // declareOn makes what the source reads from, if need be: the exchange, and a

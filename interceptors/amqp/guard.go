@@ -111,7 +111,7 @@ func findTable(payload []byte) (at, end int, ok bool) {
 	return at, end, end <= len(payload)
 }
 
-// isTable tells whether the library can read a table.
+// isTable reports whether the library can read a table.
 func isTable(b []byte, depth int) bool {
 	for n := 0; len(b) > 0; n++ {
 		name := 1 + int(b[0])
@@ -186,7 +186,7 @@ func skipLong(kind byte, b []byte, depth int) (rest []byte, ok bool) {
 	return b[end:], ok
 }
 
-// isUnreadable tells whether a guard has taken the headers out.
+// isUnreadable reports whether a guard has taken the headers out.
 func isUnreadable(d *amqp091.Delivery) bool {
 	_, ok := d.Headers[headerUnreadable]
 	return ok

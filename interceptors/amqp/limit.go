@@ -12,7 +12,7 @@ import (
 
 const limitArgument = "x-delivery-limit"
 
-// limits tells whether the broker drops a message of a quorum queue that was delivered
+// limits reports whether the broker drops a message of a quorum queue that was delivered
 // 20 times, unless the queue has another limit, or -1 for none. RabbitMQ does so from
 // version 4 on; before, it takes -1 for 0.
 func limits(c *amqp091.Connection) bool {

@@ -149,7 +149,7 @@ func (s *session) checkReject() error {
 // or a message must not be lost.
 func (s *session) work(ctx context.Context, deliveries <-chan amqp091.Delivery) error {
 	closes := s.channel.NotifyClose(make(chan *amqp091.Error, 1))
-	// What is not parked when the channel ends will be delivered again: to go on
+	// What is not parked when the channel ends will be delivered again: to continue
 	// with it could only park it twice.
 	life, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -335,7 +335,7 @@ func (s *session) watch(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// deleted tells whether the exchange was deleted since it was declared, by its mark. The
+// deleted reports whether the exchange was deleted since it was declared, by its mark. The
 // channel for that, or nil, is at marks: the broker ends it if there is no mark.
 func (s *session) deleted(marks **amqp091.Channel) bool {
 	if !s.declares() {

@@ -81,7 +81,7 @@ type reading struct {
 	before  any // when a message that is published again was due, as its header says
 }
 
-// value is what a header's value means; the field tells which part.
+// value is what a header's value means; the field reports which part.
 type value struct {
 	time   time.Time
 	span   time.Duration
@@ -179,7 +179,7 @@ func (r *reading) set(f field, v value) {
 	}
 }
 
-// agrees tells whether v is what the field is set to already.
+// agrees reports whether v is what the field is set to already.
 func (r *reading) agrees(f field, v value) bool {
 	switch f {
 	case deliverAt:

@@ -68,7 +68,7 @@ func Names() []string {
 // Names returns what New was given.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
-// Knows tells whether a header of this name is about scheduling, so that Read
+// Knows reports whether a header of this name is about scheduling, so that Read
 // acts on it. A listener for which it costs something to make Headers may leave out
 // those that Read does not know.
 func (s *Set) Knows(name string) bool {

@@ -42,7 +42,7 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 		Detail: "too many calls without a good token from this address"}, nothingDone)
 }
 
-// busy tells why no more is taken at present; nil: it is.
+// busy reports why no more is taken at present; nil: it is.
 func (s *Server) busy(ctx context.Context) error {
 	detail := "there are as many connections as are allowed"
 	if p, ok := peer.FromContext(ctx); ok {
@@ -57,7 +57,7 @@ func (s *Server) busy(ctx context.Context) error {
 	return statusOf(apierror.Error{Code: apierror.Busy, Detail: detail}, nothingDone)
 }
 
-// open tells which methods need no token.
+// open reports which methods need no token.
 func open(method string) bool {
 	return strings.HasPrefix(method, "/"+healthv1.Health_ServiceDesc.ServiceName+"/")
 }

@@ -48,7 +48,7 @@ type Config struct {
 	// spreads clients over instances; 30 min. Streams end by themselves then, so
 	// that no call is cut off.
 	ConnectionAge time.Duration
-	// StopTimeout is how long calls may go on after Run's context has ended; 10 s.
+	// StopTimeout is how long calls may continue after Run's context has ended; 10 s.
 	StopTimeout time.Duration
 
 	Log *slog.Logger // nil discards

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// What of HTTP/2 (RFC 9113) and of gRPC on it tells where a message begins and ends.
+// What of HTTP/2 (RFC 9113) and of gRPC on it reports where a message begins and ends.
 const (
 	prefaceLen     = 24 // before the frames of a client
 	frameHeadLen   = 9
@@ -33,7 +33,7 @@ func (f *frames) kind() byte     { return f.head[3] }
 func (f *frames) ends() bool     { return f.head[4]&flagEndStream != 0 }
 func (f *frames) stream() uint32 { return binary.BigEndian.Uint32(f.head[5:]) & (1<<31 - 1) }
 
-// step reads a part of p: began tells that a frame's head is whole now, and data is a
+// step reads a part of p: began reports that a frame's head is whole now, and data is a
 // piece of a DATA frame.
 func (f *frames) step(p []byte) (rest []byte, began bool, data []byte) {
 	switch {

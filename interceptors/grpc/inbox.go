@@ -59,7 +59,7 @@ func (i *inbox) add(request *bridgev1.PublishStreamRequest) (added, ended bool) 
 	return true, false
 }
 
-// end tells that no more come, and why. The first to tell is heard.
+// end reports that no more come, and why. The first to tell is heard.
 func (i *inbox) end(err error) {
 	i.mu.Lock()
 	if i.err == nil {

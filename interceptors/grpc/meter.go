@@ -46,7 +46,7 @@ func newTraffic(config Config) *traffic {
 		began: time.Now(), open: make(map[*meter]struct{})}
 }
 
-// isSpent tells whether no more is to be taken, and looks after it if that has lasted.
+// isSpent reports whether no more is to be taken, and looks after it if that has lasted.
 func (t *traffic) isSpent() bool {
 	if !t.budget.Spent() {
 		return false

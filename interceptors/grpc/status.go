@@ -69,7 +69,7 @@ func codeOf(code string) codes.Code {
 	return codes.Unknown
 }
 
-// outcome tells what a call that ended with the code has left behind.
+// outcome reports what a call that ended with the code has left behind.
 func outcome(code string) string {
 	if code == apierror.Unknown {
 		return "unknown"

@@ -20,7 +20,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// isSpare tells whether r came on a connection that is for health only.
+// isSpare reports whether r came on a connection that is for health only.
 func isSpare(r *http.Request) bool {
 	c, ok := r.Context().Value(connKey{}).(*listener.Conn)
 	return ok && !c.Admitted()

@@ -43,7 +43,7 @@ type Config struct {
 	ReadTimeout       time.Duration // of a whole request; 30 s
 	WriteTimeout      time.Duration // from the end of the head to that of the answer; 60 s
 	IdleTimeout       time.Duration // between two requests; 60 s
-	// StopTimeout is how long requests may go on after Run's context has ended; 10 s.
+	// StopTimeout is how long requests may continue after Run's context has ended; 10 s.
 	StopTimeout time.Duration
 
 	// Dialects are those of package dialect whose request headers a raw body may

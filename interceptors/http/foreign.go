@@ -21,7 +21,7 @@ func foreignDialects(names []string) (*dialect.Set, error) {
 // eventPrefix begins the headers of a CloudEvent in HTTP's binary mode.
 const eventPrefix = "ce-"
 
-// isForeign tells whether a request header is of a dialect that is on, or goes
+// isForeign reports whether a request header is of a dialect that is on, or goes
 // with one: an event arrives with all of its attributes.
 func (s *Server) isForeign(lower string) bool {
 	return s.dialects.Knows(lower) || strings.HasPrefix(lower, eventPrefix) && slices.Contains(s.config.Dialects, "cloudevents")

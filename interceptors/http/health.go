@@ -19,18 +19,18 @@ type healthJSON struct {
 	// They don't make the bridge unready: it continues to park.
 	Sinks map[string]string `json:"sinks,omitempty"`
 	// Sources has the state of those that don't run as they should. They don't make
-	// the bridge unready, as all else goes on.
+	// the bridge unready, as all else continues.
 	Sources map[string]string `json:"sources,omitempty"`
 }
 
-// live tells that the process answers.
+// live reports that the process answers.
 func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
 	w.Header()["Content-Type"] = typeJSON
 	s.write(w, http.StatusOK, []byte("{\"live\":true}\n"))
 	return nil
 }
 
-// ready tells whether messages can be accepted, and those who may read everything
+// ready reports whether messages can be accepted, and those who may read everything
 // why not: the reason can name servers.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	answer, status := healthJSON{Ready: true, Durability: s.in.Durability(), Insecure: s.config.Insecure}, http.StatusOK

@@ -144,7 +144,7 @@ func (s *Server) admit(r *http.Request) error {
 	return s.authenticate(r)
 }
 
-// isCrossOrigin tells whether a browser says that another origin made it send r.
+// isCrossOrigin reports whether a browser says that another origin made it send r.
 // Where there are no tokens, that counts for reading, too: the page would not
 // see the answer, but it costs us as much as any.
 func (s *Server) isCrossOrigin(r *http.Request) bool {
@@ -154,7 +154,7 @@ func (s *Server) isCrossOrigin(r *http.Request) bool {
 	return s.crossOrigin.Check(r) != nil
 }
 
-// open tells which paths need no token.
+// open reports which paths need no token.
 func open(path string) bool {
 	return path == "/livez" || path == "/readyz" || path == pathOpenAPI || strings.HasPrefix(path, "/problems/")
 }

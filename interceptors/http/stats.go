@@ -60,7 +60,7 @@ func (r SourceReport) state() string {
 }
 
 // sinkJSON is what is stored for one sink, by all instances; since_start is
-// what this instance has done, and details is what its sink tells about itself.
+// what this instance has done, and details is what its sink reports about itself.
 type sinkJSON struct {
 	Sink        string            `json:"sink"`
 	Scheduled   int               `json:"scheduled"`

@@ -22,7 +22,7 @@ type request struct {
 	id        topicID // none: the topic is asked for by its name
 	partition int
 	offset    int64
-	epoch     int32 // of the record before; with an ID, the broker tells if it has another there. -1: not known
+	epoch     int32 // of the record before; with an ID, the broker reports if it has another there. -1: not known
 	most      int   // bytes
 }
 

@@ -54,13 +54,13 @@
 // offsets together with the topic. If it was recreated before an instance started, that
 // one can't tell it from a topic that the group has never read, and start decides: with
 // "latest" what was written before the instance has begun to read is left out. With
-// "earliest", the default, nothing is. Where a log was cut, reading goes on
+// "earliest", the default, nothing is. Where a log was cut, reading continues
 // at the cut, with what took the place of the lost records. All of that is logged as
 // an error, and messages of lost records stay parked.
 //
 // That takes Kafka 3.1 on all brokers. With older ones, a topic that is missing, or a
 // partition that ends before the next record, is noticed, and the source joins the
-// group again; it goes on at the offset that the group still has, which Kafka deletes
+// group again; it continues at the offset that the group still has, which Kafka deletes
 // together with the topic. If that is none, or beyond the end, too, start decides, as
 // with other clients of Kafka: "earliest" reads all that is there again, and what was
 // parked so long ago that its ID is forgotten is parked again; "latest" leaves it out.

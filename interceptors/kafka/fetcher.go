@@ -117,7 +117,7 @@ func (f *fetcher) step(ctx context.Context, offset int64, pages chan<- *page, tu
 	return next, nil
 }
 
-// isGone tells whether a topic was deleted, and maybe recreated.
+// isGone reports whether a topic was deleted, and maybe recreated.
 func isGone(err error) bool {
 	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID) || errors.Is(err, kafka.InconsistentTopicID)
 }
@@ -171,7 +171,7 @@ func (f *fetcher) measure(pg *page, cut bool) (next int64, err error) {
 	return next, nil
 }
 
-// goBack returns where to go on in a log that has lost its last records, of which
+// goBack returns where to continue in a log that has lost its last records, of which
 // some were read: a replica that lacked them leads it now, and has given their
 // offsets to others.
 func (f *fetcher) goBack(offset int64, common point) int64 {
@@ -200,7 +200,7 @@ func (f *fetcher) locate(ctx context.Context, place int64) (int64, error) {
 	return offset, nil
 }
 
-// relocate finds where to go on when the log does not have offset. What was
+// relocate finds where to continue when the log does not have offset. What was
 // before its start has been removed. Beyond its end this is another log, or it was
 // cut: errLogLost, or, if the group itself has that offset, what the settings say
 // of partitions of which it has none, as other clients of Kafka do.
@@ -240,7 +240,7 @@ func (f *fetcher) bounds(ctx context.Context) (first, end int64, err error) {
 	return 0, 0, errNoLeader
 }
 
-// connect connects to the leader, and returns the offset to go on at: another one
+// connect connects to the leader, and returns the offset to continue at: another one
 // if the topic is not the one that offset is of.
 func (f *fetcher) connect(ctx context.Context, offset int64) (int64, error) {
 	address, err := f.leader(ctx)

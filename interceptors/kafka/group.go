@@ -120,7 +120,7 @@ func (m *membership) serve(generation *kafka.Generation, leave func()) error {
 	return <-done
 }
 
-// shares tells what was shared out in the present generation if this member has
+// shares reports what was shared out in the present generation if this member has
 // done it, as the leader of the group.
 type shares struct {
 	counts atomic.Pointer[topicCounts] // nil: another member is the leader

@@ -68,7 +68,7 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 // Run reads until ctx ends, then lets what is being parked finish, commits and
 // leaves the group. While Kafka or the store can't be reached it retries, and it
 // waits for topics that do not exist yet. Its error is a *source.RefusedError, or
-// tells of records that it can't read: then going on would lose them. It may be
+// reports records that it can't read: then going on would lose them. It may be
 // run again when it has returned.
 func (i *Source) Run(ctx context.Context) error {
 	defer i.parker.Flush()

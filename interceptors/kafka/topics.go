@@ -17,7 +17,7 @@ var errTopicsChanged = errors.New("topics have changed")
 // topic of which the broker does not say that for sure is left out.
 type topicCounts map[string]int
 
-// missing tells that there is no such topic.
+// missing reports that there is no such topic.
 func (c topicCounts) missing(topic string) bool {
 	partitions, known := c[topic]
 	return known && partitions == 0
@@ -29,7 +29,7 @@ func (c topicCounts) existing(topics []string) []string {
 	return slices.DeleteFunc(slices.Clone(topics), c.missing)
 }
 
-// changed tells whether now is something else. What it leaves out may be as it
+// changed reports whether now is something else. What it leaves out may be as it
 // was.
 func (c topicCounts) changed(now topicCounts) bool {
 	for topic, partitions := range now {
@@ -96,7 +96,7 @@ func (m *member) awaitTopics(ctx context.Context) topicCounts {
 	return nil
 }
 
-// logMissing tells of topics that are not there, if it has not told of the same.
+// logMissing reports topics that are not there, if it has not told of the same.
 func (m *member) logMissing(counts topicCounts) {
 	missing := slices.DeleteFunc(slices.Clone(m.settings.topics), func(topic string) bool { return !counts.missing(topic) })
 	if len(missing) > 0 && !slices.Equal(missing, m.missing) {

@@ -24,7 +24,7 @@
 //	name_servers     host:port of one or more name servers of one cluster; required
 //	topics           to read from; required
 //	tags             reads messages with one of these tags only; the others are
-//	                 passed over for good. Without it all are read
+//	                 passed over permanently. Without it all are read
 //	group            the consumer group, of sources with these same settings only;
 //	                 delaybridge. A broker that makes no groups by itself
 //	                 (autoCreateSubscriptionGroup=false) must know it
@@ -93,7 +93,7 @@
 // goroutines behind, sends what it is not told is done to a retry topic and at
 // last to a dead letter topic, and decompresses without a bound. Each broker has
 // one connection. Members share queues out as RocketMQ's own clients do, every ten
-// seconds and when a broker tells of a change; one that is killed is missed at
+// seconds and when a broker reports a change; one that is killed is missed at
 // once, one that hangs after two minutes. While the store fails the same messages
 // are tried again, ever slower, and nothing is fetched beyond what is in flight.
 //
@@ -102,7 +102,7 @@
 // faster than one.
 //
 // Where a broker does not have the next offset any more, because it has deleted
-// or lost messages, the source goes on where the broker says, and logs an error.
+// or lost messages, the source continues where the broker says, and logs an error.
 //
 // A source does not obey a reset of its offsets (resetOffsetByTime) while it
 // runs: stop all of the group first. There is no TLS.

@@ -33,7 +33,7 @@ type member struct {
 	troubles source.Troubles
 
 	mu    sync.Mutex
-	cause error // why the source can't go on
+	cause error // why the source can't continue
 }
 
 // reading is a queue that is ours.

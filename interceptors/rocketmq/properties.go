@@ -25,7 +25,7 @@ type properties struct {
 	headers              []core.Header
 }
 
-// internal tells whether a property belongs to clients and brokers, and says
+// internal reports whether a property belongs to clients and brokers, and says
 // nothing once the message has been read.
 func internal(name []byte) bool {
 	switch string(name) {
@@ -42,11 +42,11 @@ func internal(name []byte) bool {
 	return strings.HasPrefix(string(name), "__RMQ.")
 }
 
-// delays tells whether a broker may act on a property of this name by holding
+// delays reports whether a broker may act on a property of this name by holding
 // the message back, or writes it when it does.
 func delays(name string) bool { return name == "DELAY" || strings.HasPrefix(name, "TIMER_") }
 
-// wish tells whether a property is a producer's wish for a delay, rather than a
+// wish reports whether a property is a producer's wish for a delay, rather than a
 // mark that a broker has left.
 func wish(h core.Header) bool {
 	switch h.Name {

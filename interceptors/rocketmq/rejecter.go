@@ -102,7 +102,7 @@ func (j *rejecter) writeSome(ctx context.Context, to, from place, records []reco
 	return nil
 }
 
-// isTooLarge: 4.x has a code for it, 5.x tells of an exception.
+// isTooLarge: 4.x has a code for it, 5.x reports an exception.
 func isTooLarge(err error) bool {
 	return rocketmq.HasCode(err, rocketmq.CodeIllegal) || rocketmq.HasCode(err, rocketmq.CodeSystemError) && strings.Contains(err.Error(), "size exceeded")
 }

@@ -31,7 +31,7 @@ const (
 	BadSkip   = "skip"
 )
 
-// Skips tells whether records that can't be parked are left out. target is the
+// Skips reports whether records that can't be parked are left out. target is the
 // setting that says where they go, and set whether it does. The error is a
 // *core.InvalidError: nobody has chosen what becomes of them, or the choices
 // don't go together.

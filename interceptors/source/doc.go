@@ -32,8 +32,8 @@
 //	                      it to the reject target of the source, and is the default if
 //	                      there is one. Without one it has to be chosen: "stop" stops
 //	                      this source, which then stays stopped until the bridge is
-//	                      started again, while all else goes on; "skip" logs the record
-//	                      at level warn, counts it and leaves it out for good
+//	                      started again, while all else continues; "skip" logs the record
+//	                      at level warn, counts it and leaves it out permanently
 //
 // A header that names what would be the target anyway is always allowed. A key
 // in a header replaces the record's.
@@ -61,7 +61,7 @@
 // A delay counts from when the message is parked, by the store's clock: never is it
 // shorter than asked for, but a source that is an hour behind adds an hour. With
 // delay_from: record it counts from when the record was written, and a message
-// whose time has come by then is due at once. Kafka tells that by the producer's
+// whose time has come by then is due at once. Kafka reports that by the producer's
 // clock, or the broker's where the topic has message.timestamp.type=LogAppendTime;
 // RocketMQ by the broker's; RabbitMQ by what the producer has put into the property
 // timestamp, which has whole seconds and counts as their end. A clock that is

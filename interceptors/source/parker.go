@@ -41,7 +41,7 @@ type Parker struct {
 	// Name of the source, for the log.
 	Name string
 	Log  *slog.Logger // nil discards
-	// Linger is how long an Accept or Reject under way may go on after the
+	// Linger is how long an Accept or Reject under way may continue after the
 	// context of Park has ended, so that its outcome is known; 5 s.
 	Linger time.Duration
 	// Skip leaves out, with a line in the log for each, what can't be parked and
@@ -101,7 +101,7 @@ func (e *RefusedError) Unwrap() error { return e.Reason }
 //
 // reject writes records away durably and returns nil, or an error if that may
 // not have happened for all; then it is called again with the same. A nil
-// reject means that there is no place for them. at tells where the item with an
+// reject means that there is no place for them. at reports where the item with an
 // index came from, for the log.
 //
 // Otherwise the error is the cause of the end of ctx, or a *RefusedError; items

@@ -56,7 +56,7 @@ func (p *Parker) repeat(ctx context.Context, what string, try func() error) erro
 	return nil
 }
 
-// sleep tells whether the time is over rather than ctx.
+// sleep reports whether the time is over rather than ctx.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,7 +7,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// wasDelivered tells whether the message that has the ID of m was delivered; state
+// wasDelivered reports whether the message that has the ID of m was delivered; state
 // is what is known of it, if anything. While it is being delivered, whoever has
 // published m may have it already, so that is waited for.
 func (p *Parker) wasDelivered(ctx context.Context, m *core.Message, state core.State) (bool, error) {

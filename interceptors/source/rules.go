@@ -41,7 +41,7 @@ func (r *Rules) Apply(m *core.Message, from Source, headers []dialect.Header) (r
 	return found.Rest, r.setTime(m, found, from.Sent)
 }
 
-// Knows tells whether a header of this name is about scheduling, see
+// Knows reports whether a header of this name is about scheduling, see
 // dialect.Set.Knows.
 func (r *Rules) Knows(name string) bool { return r.dialects.Knows(name) }
 

@@ -27,7 +27,7 @@ type Supervisor struct {
 	mu      sync.Mutex
 	failure error // why it does not run; nil: it does
 	since   time.Time
-	stopped bool // for good
+	stopped bool // permanently
 }
 
 // The pauses before a source that has failed is run again.
@@ -77,7 +77,7 @@ func (s *Supervisor) note(failure error, stopped bool) {
 	s.failure, s.since, s.stopped = failure, time.Now(), stopped
 }
 
-// Report is the source's, and tells if it does not run.
+// Report is the source's, and reports if it does not run.
 func (s *Supervisor) Report() Report {
 	r := s.Reader.Report()
 	s.mu.Lock()

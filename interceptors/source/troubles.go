@@ -7,11 +7,11 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Troubles tells the log of what does not work, once a minute while it lasts.
+// Troubles logs what does not work, once a minute while it lasts.
 // It is for one goroutine.
 type Troubles struct {
 	Log *slog.Logger
-	Of  *Parker // whose report tells of it, too
+	Of  *Parker // whose report reports it, too
 
 	since  time.Time // zero: all is well
 	logged time.Time

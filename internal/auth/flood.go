@@ -31,7 +31,7 @@ func (a allowance) now(now time.Time) float64 {
 	return min(FloodBurst, a.left+now.Sub(a.at).Seconds()*FloodPerSecond)
 }
 
-// Spend counts a failure of the remote address and tells whether it was within
+// Spend counts a failure of the remote address and reports whether it was within
 // what is allowed. Safe for concurrent use.
 func (f *Flood) Spend(remote string, now time.Time) bool {
 	network := networkOf(remote)

@@ -27,10 +27,10 @@ type Tokens struct{ hashes atomic.Pointer[[]Hash] }
 // Set puts other tokens in force, in place of those before.
 func (t *Tokens) Set(hashes []Hash) { t.hashes.Store(&hashes) }
 
-// None tells whether no token is needed.
+// None reports whether no token is needed.
 func (t *Tokens) None() bool { return len(*t.hashes.Load()) == 0 }
 
-// Admit tells whether token is one of those in force, in a time that does not
+// Admit reports whether token is one of those in force, in a time that does not
 // depend on which.
 func (t *Tokens) Admit(token string) bool {
 	given, found := sha256.Sum256([]byte(token)), 0

@@ -26,7 +26,7 @@ import (
 //	deliver.before:1:sleep:5s      the first delivery begins 5 s late
 //	deliver.before:2:unknown       the second one is not tried, and its outcome is said to be unknown
 //	park.after:1+:error@/tmp/on    each park is done but reported as unknown while the file is there
-//	deliver.poison:1+:permanent    each delivery with such a message is refused for good
+//	deliver.poison:1+:permanent    each delivery with such a message is refused permanently
 //
 // The points are park, take, deliver, settle, own (the work on a bucket) and
 // cancel, each with .before and .after; deliver.poison is a delivery in which there is

@@ -70,7 +70,7 @@ func (c *Conn) move(from, to *atomic.Int64, most int64) bool {
 	return true
 }
 
-// Admitted tells whether more than health may be asked for: c is not a spare
+// Admitted reports whether more than health may be asked for: c is not a spare
 // connection, or no longer, as another has ended.
 func (c *Conn) Admitted() bool {
 	spare := &c.of.spare

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Loopback tells whether listen, host:port, can be reached from this machine
+// Loopback reports whether listen, host:port, can be reached from this machine
 // only.
 func Loopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)

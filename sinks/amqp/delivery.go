@@ -34,7 +34,7 @@ const (
 	classified
 )
 
-// newDelivery translates the batch. What can't be carried is refused for good:
+// newDelivery translates the batch. What can't be carried is refused permanently:
 // it was accepted under other limits.
 func (s *Sink) newDelivery(batch []*core.Message) *delivery {
 	d := &delivery{sink: s, messages: make([]*outgoing, len(batch)), outcomes: make([]outcome, len(batch)), left: len(batch)}
@@ -124,7 +124,7 @@ func (d *delivery) flyApart(ctx context.Context, places []int) error {
 }
 
 // fly publishes the messages at places on one channel and notes their outcomes.
-// apart tells that the whole connection is theirs.
+// apart reports that the whole connection is theirs.
 func (d *delivery) fly(ctx context.Context, session *session, places []int, apart bool) error {
 	if err := session.held(); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (d *delivery) classifySuspect(i int, guilt blame, exception *amqp091.Error)
 	}
 }
 
-// trouble tells why there is no going on after a batch, if so.
+// trouble reports why there is no going on after a batch, if so.
 func (d *delivery) trouble(session *session, l landing) error {
 	switch {
 	case l.cutShort != nil:

@@ -180,7 +180,7 @@ func (o *outgoing) setXDelay(field, text string) error {
 	return nil
 }
 
-// isNotAbove tells whether text is a number that is not above zero.
+// isNotAbove reports whether text is a number that is not above zero.
 func isNotAbove(text string) bool {
 	number, power, _ := strings.Cut(text, "e")
 	digits, negative := strings.CutPrefix(number, "-")

@@ -109,7 +109,7 @@ func (l *landing) lost() int {
 	return n
 }
 
-// explain tells why a message is lost.
+// explain reports why a message is lost.
 func (l *landing) explain(lost error) error {
 	switch {
 	case l.cutShort != nil:

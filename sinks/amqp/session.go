@@ -234,7 +234,7 @@ func (s *session) ping(ctx context.Context) error {
 	return err
 }
 
-// fits tells whether the properties of m fit into a frame, which this broker may
+// fits reports whether the properties of m fit into a frame, which this broker may
 // want smaller than others. The error is of class Permanent.
 func (s *session) fits(m *outgoing) error {
 	if frame := s.connection.Config.FrameSize; frame > 0 && m.properties > frame-frameOverhead {
@@ -243,7 +243,7 @@ func (s *session) fits(m *outgoing) error {
 	return nil
 }
 
-// isProven tells whether exchange has taken a message on this connection.
+// isProven reports whether exchange has taken a message on this connection.
 func (s *session) isProven(exchange string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,7 +75,7 @@ func New(w io.Writer, format Format) (*Sink, error) {
 
 // Deliver prints the batch. A message counts as delivered when the writer has
 // taken its whole line. If the writer stalls (a pager, a full pipe) Deliver
-// returns at the end of ctx with class Unknown, and the write goes on.
+// returns at the end of ctx with class Unknown, and the write continues.
 func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s *Sink) enter(ctx context.Context) error {
 	}
 }
 
-// lines renders the batch and tells where each line ends.
+// lines renders the batch and reports where each line ends.
 func (s *Sink) lines(batch []*core.Message) (lines []byte, ends []int) {
 	now := time.Now()
 	ends = make([]int, len(batch))
@@ -171,7 +171,7 @@ func checkOptions(m *core.Message) error {
 }
 
 // Close makes further Deliver calls fail, and those under way return. A write
-// that the writer does not take goes on until it does.
+// that the writer does not take continues until it does.
 func (s *Sink) Close() error {
 	s.closeOnce.Do(func() { close(s.closed) })
 	return nil

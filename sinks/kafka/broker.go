@@ -24,7 +24,7 @@ type broker struct {
 	answered atomic.Bool // the last question
 }
 
-// askable tells whether the broker has answered the last question.
+// askable reports whether the broker has answered the last question.
 func (b *broker) askable() bool { return b.answered.Load() }
 
 // connectPause is how long a failure to connect stands for further tries, so

@@ -56,7 +56,7 @@ func newConn(c *kafkaconn.Conn, idleTime time.Duration) *conn {
 	return &conn{Conn: c, idleTime: idleTime, awaited: make(chan exchange, 1), dead: make(chan struct{})}
 }
 
-// usable tells whether a request may be tried on c.
+// usable reports whether a request may be tried on c.
 func (c *conn) usable() bool {
 	if c == nil || c.closed.Load() || c.Expired() {
 		return false
@@ -166,7 +166,7 @@ func (c *conn) close() {
 	})
 }
 
-// isEOF tells whether the broker has ended the connection without a word.
+// isEOF reports whether the broker has ended the connection without a word.
 func isEOF(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -100,7 +100,7 @@ func connectClass(err error) core.Class {
 	return core.Retry
 }
 
-// isTLSRefusal tells whether one side does not accept the other's certificate,
+// isTLSRefusal reports whether one side does not accept the other's certificate,
 // or does not speak TLS at all.
 func isTLSRefusal(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {

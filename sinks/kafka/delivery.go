@@ -51,7 +51,7 @@ func newDelivery(batch []*core.Message) *delivery {
 
 func (c *chunk) record(n int) *record { return &c.records[c.places[n]] }
 
-// begin tells that the chunk is about to be sent; false means that it must not
+// begin reports that the chunk is about to be sent; false means that it must not
 // be any more.
 func (c *chunk) begin() bool {
 	c.mu.Lock()
@@ -65,7 +65,7 @@ func (c *chunk) begin() bool {
 	return true
 }
 
-// back tells that the chunk was sent but not stored, and waits once more.
+// back reports that the chunk was sent but not stored, and waits once more.
 func (c *chunk) back() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *chunk) back() {
 	}
 }
 
-// settle tells what became of all messages of the chunk.
+// settle reports what became of all messages of the chunk.
 func (c *chunk) settle(v answer) { c.delivery.settle(v, c.places...) }
 
 func (d *delivery) settle(v answer, places ...int) {
@@ -162,7 +162,7 @@ func (d *delivery) blameRoute(places []int) {
 	}
 }
 
-// confirmedAt tells whether the message there has been confirmed.
+// confirmedAt reports whether the message there has been confirmed.
 func (d *delivery) confirmedAt(place int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -32,7 +32,7 @@ func newRequest(maxBatch int) *request {
 	return &request{byRoute: make(map[route]*set), maxBatch: maxBatch}
 }
 
-// take tells whether the chunk can leave the queue: because it is in the request
+// take reports whether the chunk can leave the queue: because it is in the request
 // now, or because nobody waits for it any more. Once a chunk of a partition has
 // to stay, those behind it stay too.
 func (r *request) take(c *chunk) bool {

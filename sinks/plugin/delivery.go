@@ -82,7 +82,7 @@ func (d *delivery) classify(from, to int, err error) {
 	}
 }
 
-// isOfMessages tells whether an error is said of messages even if it is said of all.
+// isOfMessages reports whether an error is said of messages even if it is said of all.
 func isOfMessages(err error) bool {
 	class := core.ClassOf(err)
 	return class == core.Permanent || class == core.TopicBlocked

@@ -283,7 +283,7 @@ func (in *instance) condemn(why error) {
 	}
 }
 
-// gone tells whether there is nobody to call any more.
+// gone reports whether there is nobody to call any more.
 func (in *instance) gone() bool {
 	select {
 	case <-in.program.exited:
@@ -293,7 +293,7 @@ func (in *instance) gone() bool {
 	}
 }
 
-// endedOnOne tells whether the plugin ended while it delivered a single message: that
+// endedOnOne reports whether the plugin ended while it delivered a single message: that
 // says more of the message than of the plugin.
 func (in *instance) endedOnOne() bool {
 	return in.cut.Load() == 1 || in.cut.Load() == 0 && in.under.Load() == 1

@@ -26,7 +26,7 @@ func Opener(log *slog.Logger) core.OpenFunc {
 
 // PatientOpener is an Opener for a bridge that has other sinks as well: unless the
 // configuration says required, its sinks are there although their plugin does not
-// start, deliver nothing, and go on when it does. What the plugin says of its own
+// start, deliver nothing, and continue when it does. What the plugin says of its own
 // settings is an error all the same.
 func PatientOpener(log *slog.Logger) core.OpenFunc {
 	return opener(log, func(s settings) bool { return !s.required })

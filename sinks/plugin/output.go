@@ -110,7 +110,7 @@ func (s *stream) levelOf(line []byte) slog.Level {
 	return slog.LevelInfo
 }
 
-// admit counts a line, and tells whether it may be printed.
+// admit counts a line, and reports whether it may be printed.
 func (o *output) admit() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -154,7 +154,7 @@ func (s *Sink) run(in *instance) {
 	}
 }
 
-// ran tells whether the plugin has ever come to run.
+// ran reports whether the plugin has ever come to run.
 func (s *Sink) ran() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.starts > 0 }
 
 // pause has calls fail with why until the next run.

@@ -26,7 +26,7 @@ func newBatch(messages []*outgoing) *batch {
 	return &batch{wire: onWire(messages), along: make(chan struct{}), landed: make(chan struct{})}
 }
 
-// sociable tells whether messages may share a request with those of other
+// sociable reports whether messages may share a request with those of other
 // Delivers. What has failed before may not: it may be what the request failed for.
 func sociable(messages []*outgoing) bool {
 	for _, o := range messages {
@@ -110,7 +110,7 @@ func (s *batches) sweep(to address) {
 }
 
 // together sends p in one request with what waits for the same queue; shared
-// tells whether there was any. A shared request goes on when the ctx of one
+// reports whether there was any. A shared request continues when the ctx of one
 // of its Delivers ends; the outcome is then unknown to that one.
 func (s *Sink) together(ctx context.Context, t *target, p *batch) (f *failure, shared bool) {
 	to := addressOf(t.queue)

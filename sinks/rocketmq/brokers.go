@@ -98,7 +98,7 @@ func (b *brokers) failure(name string) time.Time {
 	return time.Time{}
 }
 
-// works tells whether a broker may be sent to without more ado. One that has
+// works reports whether a broker may be sent to without more ado. One that has
 // failed lately may not, nor after that until it has given a sign of life: works
 // has it tried and does not wait.
 func (b *brokers) works(name string) bool {
@@ -112,7 +112,7 @@ func (b *brokers) works(name string) bool {
 	return false
 }
 
-// othersWork tells whether a broker besides this one has been sent to, and has
+// othersWork reports whether a broker besides this one has been sent to, and has
 // not failed.
 func (b *brokers) othersWork(name string) bool {
 	b.mu.RLock()
@@ -125,7 +125,7 @@ func (b *brokers) othersWork(name string) bool {
 	return false
 }
 
-// note tells that a send to a broker has succeeded or failed.
+// note reports that a send to a broker has succeeded or failed.
 func (b *brokers) note(name string, ok bool) {
 	if ok && b.failure(name).IsZero() {
 		return

@@ -55,7 +55,7 @@ func setOf(names ...string) map[string]bool {
 	return set
 }
 
-// isScheduling tells whether a property of this name makes the broker hold the
+// isScheduling reports whether a property of this name makes the broker hold the
 // message back once more, or is left by a broker that has done so. Check refuses
 // such headers, and none is delivered.
 func isScheduling(name string) bool {
@@ -66,14 +66,14 @@ func isReserved(name string) bool {
 	return givenProperties[name] || reservedProperties[name] || strings.HasPrefix(name, "__RMQ.")
 }
 
-// isLeftOut tells whether a header is not delivered: one by which the broker would
+// isLeftOut reports whether a header is not delivered: one by which the broker would
 // delay, and, of a message that was delivered before and published again, those
 // that client and broker have added to it. They add them again.
 func isLeftOut(name string, again bool) bool {
 	return isScheduling(name) || again && isReserved(name) && !givenProperties[name]
 }
 
-// isAgain tells whether a message was delivered before, as core.Message.Hop does
+// isAgain reports whether a message was delivered before, as core.Message.Hop does
 // until it is parked.
 func isAgain(headers []core.Header) bool {
 	last := len(headers) - 1
@@ -190,7 +190,7 @@ func checkValue(field, value string) *core.InvalidError {
 	return nil
 }
 
-// isText tells whether s can stand in a property: 0x01 and 0x02 separate them.
+// isText reports whether s can stand in a property: 0x01 and 0x02 separate them.
 func isText(s string) bool {
 	return utf8.ValidString(s) && strings.IndexByte(s, 1) < 0 && strings.IndexByte(s, 2) < 0
 }

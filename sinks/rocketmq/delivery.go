@@ -96,7 +96,7 @@ func (d *delivery) share(route *route, messages []*outgoing) map[*primitive.Mess
 }
 
 // toQueue sends messages to one queue in order, in requests of bounded size.
-// When it can't go on, those that are left fail as well.
+// When it can't continue, those that are left fail as well.
 func (d *delivery) toQueue(ctx context.Context, route *route, queue *primitive.MessageQueue, messages []*outgoing) {
 	target := &target{queue: queue, route: route}
 	for len(messages) > 0 {
@@ -148,7 +148,7 @@ func (t *target) String() string {
 }
 
 // request makes one request, when a worker is free, or goes along with another.
-// What was refused for good in company is sent again without: it may be the
+// What was refused permanently in company is sent again without: it may be the
 // fault of another Deliver's message.
 func (d *delivery) request(ctx context.Context, t *target, messages []*outgoing) *failure {
 	if f := d.admit(ctx, t); f != nil {
@@ -199,7 +199,7 @@ func (s *Sink) send(ctx context.Context, t *target, batch []byte) *failure {
 	return s.settings.failureOf(result, err)
 }
 
-// classify remembers how the broker fares, and tells whether its trouble is the
+// classify remembers how the broker fares, and reports whether its trouble is the
 // cluster's.
 func (d *delivery) classify(t *target, f *failure) *failure {
 	broker := t.queue.BrokerName

@@ -167,7 +167,7 @@ func systemError(remark string, refused error) *failure {
 	return fail(core.Unknown, ofMessages, refused)
 }
 
-// refusedMessage is a request refused for good, maybe for one of its messages.
+// refusedMessage is a request refused permanently, maybe for one of its messages.
 func refusedMessage(refused error) *failure {
 	f := fail(core.Permanent, ofMessages, refused)
 	f.oneOfMany = true

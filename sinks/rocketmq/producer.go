@@ -86,7 +86,7 @@ func clientAddresses(addresses []string) []string {
 	return prefixed
 }
 
-// returnGrace is how long a call may go on after its context before it counts
+// returnGrace is how long a call may continue after its context before it counts
 // as hanging.
 const returnGrace = 50 * time.Millisecond
 

@@ -76,7 +76,7 @@ func (s *Sink) learn(topic string) {
 	}
 }
 
-// explain tells why a topic has no queues. A name server forgets the topics of
+// explain reports why a topic has no queues. A name server forgets the topics of
 // a broker with the broker, so one that is missing may be the cluster's trouble.
 func (s *Sink) explain(ctx context.Context, missing bool) *failure {
 	if s.ctx.Err() != nil {

@@ -104,7 +104,7 @@ func (r *route) next(brokers *brokers) *primitive.MessageQueue {
 	return r.queues[r.turn.Add(1)%uint32(len(r.queues))]
 }
 
-// othersWork tells whether a broker besides this one is not in trouble: one that
+// othersWork reports whether a broker besides this one is not in trouble: one that
 // the topic has queues on, or that was sent messages of any topic.
 func (r *route) othersWork(broker string, brokers *brokers) bool {
 	return brokers.othersWork(broker) || slices.ContainsFunc(r.queues, func(q *primitive.MessageQueue) bool {

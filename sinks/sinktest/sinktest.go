@@ -8,7 +8,7 @@
 //	}
 //
 // What a sink or its broker can't do is not declared in the Kit; the cases
-// about it are then skipped by name. docs/plugins.md tells what each case checks.
+// about it are then skipped by name. docs/plugins.md reports what each case checks.
 package sinktest
 
 import (

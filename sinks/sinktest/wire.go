@@ -120,7 +120,7 @@ func reset(c net.Conn) {
 	c.Close()
 }
 
-// pump carries bytes one way; reply tells that they come from the target.
+// pump carries bytes one way; reply reports that they come from the target.
 func (w *Wire) pump(l *link, to, from net.Conn, reply bool) {
 	defer w.cut(l)
 	buffer := make([]byte, 32<<10)
@@ -138,7 +138,7 @@ func (w *Wire) pump(l *link, to, from net.Conn, reply bool) {
 	}
 }
 
-// pass waits while the wire is stalled and tells whether the bytes go on.
+// pass waits while the wire is stalled and reports whether to pass the bytes on.
 func (w *Wire) pass(l *link, reply bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

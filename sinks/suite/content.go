@@ -83,7 +83,7 @@ func largestBody(e *env) {
 }
 
 // tooLargeBody sends a body that is one byte too large: refused at accept, and,
-// where it was accepted before limits changed, refused for good.
+// where it was accepted before limits changed, refused permanently.
 func tooLargeBody(e *env) {
 	if e.kit.MaxBody == 0 {
 		e.lacks("max body")
@@ -232,7 +232,7 @@ func batchChecked(e *env) {
 }
 
 // hostileMessages puts each message that might hurt others between two that are
-// harmless. It must arrive as it is, or be refused for good, at accept already
+// harmless. It must arrive as it is, or be refused permanently, at accept already
 // where the sink checks; its neighbours must arrive.
 func hostileMessages(e *env) {
 	sink, topic := e.open(), e.kit.NewTopic(e.T)
@@ -249,7 +249,7 @@ func hostileMessages(e *env) {
 	}
 }
 
-// hostileOne tells whether the message was confirmed.
+// hostileOne reports whether the message was confirmed.
 func (e *env) hostileOne(sink core.Sink, topic string, m *core.Message) bool {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.ample)

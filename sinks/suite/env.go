@@ -51,7 +51,7 @@ func (e *env) close(sink core.Sink) {
 	})
 }
 
-// bounded runs call and tells whether it returned within limit.
+// bounded runs call and reports whether it returned within limit.
 func (e *env) bounded(what string, limit time.Duration, call func()) bool {
 	e.Helper()
 	panicked, returned := any(nil), make(chan struct{})

@@ -112,7 +112,7 @@ func replyLost(e *env) {
 }
 
 // targetRestarts kills the target under load. Nothing that was confirmed may be
-// lost, and work goes on by itself.
+// lost, and work continues by itself.
 func targetRestarts(e *env) {
 	if e.kit.Faults.Restart == nil {
 		e.lacks("restart")

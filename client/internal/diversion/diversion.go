@@ -1,4 +1,4 @@
-// Package diversion tells which of a producer's messages are for the bridge.
+// Package diversion reports which of a producer's messages are for the bridge.
 // The packages that wrap producers share it, so that a header means the same to
 // all of them, and the same as to the bridge's own listeners.
 package diversion
@@ -29,7 +29,7 @@ func New(sink string, dialects ...string) *Rules {
 	return &Rules{set: set, sink: sink}
 }
 
-// Concern tells whether a header of this name is about scheduling. A message
+// Concern reports whether a header of this name is about scheduling. A message
 // without such a header is not for the bridge.
 func (r *Rules) Concern(name string) bool { return r.set.Knows(name) }
 
@@ -37,7 +37,7 @@ func (r *Rules) Concern(name string) bool { return r.set.Knows(name) }
 // delivered already may be.
 const forwardedLead = time.Minute
 
-// Read sets what the headers say of m, and the sink, and tells whether m is for
+// Read sets what the headers say of m, and the sink, and reports whether m is for
 // the bridge. rest are the indices of the headers that are the message's own. A
 // message that the bridge has delivered, with the headers that it added, is for
 // the bridge if it is to be delayed again, and these headers are then among rest,

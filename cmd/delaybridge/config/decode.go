@@ -56,7 +56,7 @@ func (d *decoder) failAt(at *token.Token, path, code, format string, args ...any
 	d.broken = append(d.broken, path)
 }
 
-// isBroken tells whether path or anything in it has a fault, so that what
+// isBroken reports whether path or anything in it has a fault, so that what
 // follows from it need not be said.
 func (d *decoder) isBroken(path string) bool {
 	return slices.ContainsFunc(d.broken, func(b string) bool {
@@ -277,7 +277,7 @@ func (d *decoder) note(path string, at *token.Token, raw string, secret bool) {
 	}
 }
 
-// isPlainURL tells whether s is a URL without a password.
+// isPlainURL reports whether s is a URL without a password.
 func isPlainURL(s string) bool { return strings.Contains(s, "://") && !strings.Contains(s, "@") }
 
 func (d *decoder) badValue(at *token.Token, path, shown string, err error) {

@@ -50,7 +50,7 @@ func readFile(path string) (text []byte, mode os.FileMode, err error) {
 	return text, info.Mode(), err
 }
 
-// isOpen tells whether everybody can read a file. Other systems have no such
+// isOpen reports whether everybody can read a file. Other systems have no such
 // bits.
 func isOpen(mode os.FileMode) bool {
 	return runtime.GOOS != "windows" && mode.IsRegular() && mode&0o004 != 0

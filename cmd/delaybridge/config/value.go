@@ -148,7 +148,7 @@ func knownValue(s string, known []string) error {
 	return &valueError{code: "unknown-value", text: text, hint: settings.Nearest(s, known)}
 }
 
-// hasUserinfo tells whether s is a URL with a password in it.
+// hasUserinfo reports whether s is a URL with a password in it.
 func hasUserinfo(s string) bool {
 	_, rest, ok := strings.Cut(s, "://")
 	if !ok {

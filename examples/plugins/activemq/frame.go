@@ -26,7 +26,7 @@ var taken = []string{
 	"original-destination", "browser",
 }
 
-// check tells why m can't be carried, or nil.
+// check reports why m can't be carried, or nil.
 func (s settings) check(m *core.Message) error {
 	if err := checkTopic(m.Topic); err != nil {
 		return err

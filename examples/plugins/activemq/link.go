@@ -28,7 +28,7 @@ type link struct {
 	attempt *attempt // under way
 }
 
-// attempt is a connection in the making. It goes on when those who wait for it
+// attempt is a connection in the making. It continues when those who wait for it
 // have gone: else many impatient ones would bury a slow broker in connections.
 type attempt struct {
 	done    chan struct{}

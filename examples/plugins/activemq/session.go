@@ -137,7 +137,7 @@ func (s *session) await(ctx context.Context, p *pending) []error {
 func (s *session) read(frames *frame.Reader) {
 	defer close(s.ended)
 	for {
-		_ = s.conn.SetReadDeadline(time.Now().Add(silence)) // Read tells what is wrong with the connection
+		_ = s.conn.SetReadDeadline(time.Now().Add(silence)) // Read reports what is wrong with the connection
 		answer, err := frames.Read()
 		switch {
 		case err != nil:

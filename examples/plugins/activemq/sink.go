@@ -91,7 +91,7 @@ func pick(batch []*core.Message, share []int) []*core.Message {
 	return picked
 }
 
-// Health tells whether there is a connection, or one can be made.
+// Health reports whether there is a connection, or one can be made.
 func (k *sink) Health(ctx context.Context) error {
 	for _, l := range k.links {
 		if l.alive() {

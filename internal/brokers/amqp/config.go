@@ -117,7 +117,7 @@ func parseNode(field, text string) (node, error) {
 
 const maxShort = 255
 
-// CheckShort tells whether text fits into a short string of the protocol, as all names
+// CheckShort reports whether text fits into a short string of the protocol, as all names
 // and most properties are: the library closes the connection, and with it everybody's
 // messages, on a longer one. The error is a *core.InvalidError.
 func CheckShort(field, text string) error {

@@ -25,7 +25,7 @@ const closeTimeout = time.Second
 // Cut ends the connection at once.
 func (c *Connection) Cut() { c.raw.Close() }
 
-// IsClosed tells whether the connection is of no use any more. The library's answer comes
+// IsClosed reports whether the connection is of no use any more. The library's answer comes
 // some time after reading or writing has failed.
 func (c *Connection) IsClosed() bool { return c.seen.failed.Load() || c.Connection.IsClosed() }
 

@@ -131,7 +131,7 @@ func (l *login) Response() string {
 	return l.uri.PlainAuth().Response()
 }
 
-// isRefusal tells whether a connection was refused for good. Only what the broker itself
+// isRefusal reports whether a connection was refused permanently. Only what the broker itself
 // says about login or virtual host, and trouble with TLS, waits for an operator: the
 // library's own ErrCredentials also stands for a connection that broke while logging in.
 func isRefusal(err error) bool {
@@ -143,7 +143,7 @@ func isRefusal(err error) bool {
 	return certificate || plain || isAlert(err)
 }
 
-// isAlert tells whether the other side refused TLS: crypto/tls has no exported
+// isAlert reports whether the other side refused TLS: crypto/tls has no exported
 // type for its alerts, but this operation. With TLS 1.3 a certificate of ours is
 // refused after the handshake, when the library reads already.
 func isAlert(err error) bool {

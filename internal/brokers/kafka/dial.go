@@ -117,7 +117,7 @@ func (c *Conn) negotiate() error {
 	return nil
 }
 
-// Offers tells whether the broker knows a version of a request, kafka-go or not.
+// Offers reports whether the broker knows a version of a request, kafka-go or not.
 func (c *Conn) Offers(key protocol.ApiKey, version int16) bool {
 	for _, api := range c.offered {
 		if protocol.ApiKey(api.ApiKey) == key {

@@ -55,5 +55,5 @@ func (c *Conn) authenticate(message []byte) (challenge []byte, err error) {
 	return step.AuthBytes, nil
 }
 
-// Expired tells whether the login is about to run out: use another connection then.
+// Expired reports whether the login is about to run out: use another connection then.
 func (c *Conn) Expired() bool { return !c.expires.IsZero() && time.Now().After(c.expires) }

@@ -40,7 +40,7 @@ const (
 	CodeNoPermission   = 16
 	CodeNoTopic        = 17
 	CodeNoMessage      = 19 // there is none yet
-	CodePullAgain      = 20 // go on from the next offset at once
+	CodePullAgain      = 20 // continue from the next offset at once
 	CodeOffsetMoved    = 21 // there is no such offset
 	CodeNoOffset       = 22 // the group has none
 	CodeFlowControl    = 215
@@ -91,7 +91,7 @@ func (c *Command) Err() error {
 	return &RefusedError{Code: c.Code, Remark: c.Remark}
 }
 
-// HasCode tells whether err is a *RefusedError with one of the codes.
+// HasCode reports whether err is a *RefusedError with one of the codes.
 func HasCode(err error, codes ...int) bool {
 	r, ok := errors.AsType[*RefusedError](err)
 	return ok && slices.Contains(codes, r.Code)

@@ -76,7 +76,7 @@ func (c *Cluster) checkNameServers() error {
 	return nil
 }
 
-// isAddress tells whether address is host:port with nothing in the host that
+// isAddress reports whether address is host:port with nothing in the host that
 // could be read as something else, such as a scheme or a second address.
 func isAddress(address string) bool {
 	host, port, err := net.SplitHostPort(address)
@@ -107,7 +107,7 @@ func (c *Cluster) OnWire(name string) string {
 	return c.Namespace + "%" + name
 }
 
-// CheckTopic tells whether the cluster can have a topic of that name. Which ones are
+// CheckTopic reports whether the cluster can have a topic of that name. Which ones are
 // reserved depends on what is done with them.
 func (c *Cluster) CheckTopic(field, topic string) error {
 	switch {

@@ -114,7 +114,7 @@ func (c *Conn) Close() {
 	c.reading.Wait()
 }
 
-// Ended tells whether the connection is of no use any more.
+// Ended reports whether the connection is of no use any more.
 func (c *Conn) Ended() bool {
 	select {
 	case <-c.ended:

@@ -44,7 +44,7 @@ var nameForm = regexp.MustCompile(`^[a-z](-?[a-z0-9]+)*$`)
 
 const maxName = 40
 
-// Check tells what is wrong with the name or the checkout.
+// Check reports what is wrong with the name or the checkout.
 func (p Project) Check() error {
 	switch {
 	case strings.HasPrefix(p.Name, Prefix):
