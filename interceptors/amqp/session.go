@@ -45,19 +45,10 @@ func (s *queueReader) run(ctx context.Context) error {
 		if time.Since(began) > maxPause {
 			pause = firstPause
 		}
-		sleep(ctx, pause/2+rand.N(pause/2))
+		source.Sleep(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, maxPause)
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // session is one connection that reads one queue.

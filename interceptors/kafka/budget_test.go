@@ -111,12 +111,11 @@ func TestBufferBytes(t *testing.T) { // alone, as it looks at the memory of the 
 	runtime.ReadMemStats(&before)
 	src := r.run(r.source([]string{topic}, map[string]any{"buffer_bytes": allowed}))
 	waitFor(t, "most partitions wait", func() bool {
-		src.mu.Lock()
-		defer src.mu.Unlock()
-		if len(src.partitions) == 0 {
+		read := src.assigned.All()
+		if len(read) == 0 {
 			return false
 		}
-		b := src.partitions[0].fetched
+		b := read[0].fetched
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.waiting) >= partitions-4

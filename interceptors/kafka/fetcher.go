@@ -67,7 +67,7 @@ func (f *fetcher) run(ctx context.Context, pages chan<- *page, turns chan struct
 		}
 		f.troubles.Report("can't fetch", err)
 		f.hangUp()
-		wait(ctx, pause/2+rand.N(pause/2))
+		source.Sleep(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, longestPause)
 	}
 	return nil
@@ -138,7 +138,7 @@ func (f *fetcher) fetch(ctx context.Context, offset int64, pg *page) (next int64
 	if err != nil {
 		return offset, fmt.Errorf("fetch: %w", err)
 	}
-	f.end.Store(pg.end)
+	f.End.Store(pg.end)
 	if pg.cut {
 		return f.goBack(offset, pg.common), nil
 	}
@@ -293,14 +293,5 @@ func (f *fetcher) hangUp() {
 	if f.conn != nil {
 		f.conn.Raw.Close()
 		f.conn = nil
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

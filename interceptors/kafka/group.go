@@ -45,9 +45,9 @@ func (m *member) run(ctx context.Context) error {
 			// One that takes connections and never answers keeps the library
 			// from asking the others.
 			m.brokers = append(m.brokers[1:], m.brokers[0])
-			wait(ctx, joinBackoff)
+			source.Sleep(ctx, joinBackoff)
 		case errors.Is(err, errLogLost):
-			wait(ctx, settle)
+			source.Sleep(ctx, settle)
 		case errors.Is(err, errTopicsChanged):
 		default:
 			return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -15,7 +17,7 @@ type dialFunc = func(ctx context.Context, network, address string) (net.Conn, er
 func (s *settings) groupDial(ctx context.Context) (dial dialFunc, release func()) {
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() {
-		wait(life, s.stopGrace)
+		source.Sleep(life, s.stopGrace)
 		end()
 	})
 	dial = func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -347,12 +347,10 @@ func (r *rig) createOn(topic string, brokers []int, config ...kafka.ConfigEntry)
 
 // seen is where the first partition ends, as far as it is known; -1 without one.
 func (r *running) seen() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.partitions) == 0 {
-		return -1
+	if read := r.assigned.All(); len(read) > 0 {
+		return read[0].End.Load()
 	}
-	return r.partitions[0].end.Load()
+	return -1
 }
 
 // TestTopicRecreatedAndLonger: a topic that was not there for a moment is another,

@@ -72,7 +72,7 @@ func (s *session) recall(ctx context.Context) positions {
 			return committed
 		}
 		trouble.Report("can't ask for the group's offsets", err)
-		wait(ctx, joinBackoff)
+		source.Sleep(ctx, joinBackoff)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/delaybridge/delaybridge/interceptors/source"
 )
@@ -21,7 +20,7 @@ type partition struct {
 	id     string   // begins the IDs of its messages
 	log    *slog.Logger
 
-	end, parked atomic.Int64 // after the last record there is, and after the last that is parked
+	source.Position
 }
 
 // page is what one fetch has brought.
@@ -120,6 +119,6 @@ func (p *partition) park(ctx context.Context, pg *page) error {
 
 // done says that all before at is parked or rejected.
 func (p *partition) done(at position) {
-	p.parked.Store(at.offset)
+	p.Parked.Store(at.offset)
 	p.progress.mark(p.topic, p.number, at)
 }

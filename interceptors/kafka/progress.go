@@ -108,7 +108,7 @@ func (s *session) commit(ctx context.Context) error {
 		default:
 			trouble.Over()
 		}
-		wait(ctx, pause)
+		source.Sleep(ctx, pause)
 	}
 	return nil
 }

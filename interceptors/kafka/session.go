@@ -47,8 +47,8 @@ func (s *session) run(ctx context.Context) error {
 			partitions = append(partitions, s.partition(topic, number, at))
 		}
 	}
-	s.setPartitions(partitions)
-	defer s.setPartitions(nil)
+	s.assigned.Set(partitions)
+	defer s.assigned.Set(nil)
 	s.log.Info("source joined its group", "source", s.name, "group", s.settings.group, "generation", s.generation.ID, "partitions", len(partitions))
 
 	var readers, others sync.WaitGroup
@@ -86,7 +86,7 @@ func (s *session) partition(topic string, number int, start position) *partition
 	p := &partition{session: s, topic: topic, number: number, start: start,
 		id:  source.PlaceID("k", s.name, topic, strconv.Itoa(number)) + ":",
 		log: s.log.With("source", s.name, "topic", topic, "partition", number)}
-	p.parked.Store(max(start.offset, 0))
+	p.Parked.Store(max(start.offset, 0))
 	return p
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -24,9 +23,7 @@ type Source struct {
 	log      *slog.Logger
 
 	unpacker, smallUnpacker *unpacker // the latter is for what takes little memory
-
-	mu         sync.Mutex
-	partitions []*partition // that are read now
+	assigned                source.Assigned[*partition]
 }
 
 // New makes a Source of that name from its configuration in JSON, see the
@@ -118,19 +115,6 @@ const (
 // is parked in the partitions that this instance reads; -1 if it reads none.
 func (i *Source) Report() source.Report {
 	r := i.parker.Report()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for n, p := range i.partitions {
-		if n == 0 {
-			r.Lag = 0
-		}
-		r.Lag += max(p.end.Load()-p.parked.Load(), 0)
-	}
+	r.Lag = i.assigned.Lag()
 	return r
-}
-
-func (i *Source) setPartitions(now []*partition) {
-	i.mu.Lock()
-	i.partitions = now
-	i.mu.Unlock()
 }

@@ -81,17 +81,17 @@ func (m *member) awaitTopics(ctx context.Context) topicCounts {
 		counts, err := m.countTopics(ctx)
 		if err != nil {
 			trouble.Report("can't look up the topics", err)
-			wait(ctx, awaitEvery)
+			source.Sleep(ctx, awaitEvery)
 			continue
 		}
 		trouble.Over()
 		m.found.noteFewest(counts)
 		m.logMissing(counts)
 		if len(m.missing) < len(m.settings.topics) {
-			wait(ctx, min(pause, settle))
+			source.Sleep(ctx, min(pause, settle))
 			return counts
 		}
-		wait(ctx, awaitEvery)
+		source.Sleep(ctx, awaitEvery)
 	}
 	return nil
 }
@@ -114,13 +114,13 @@ func (s *session) watchTopics(ctx context.Context) bool {
 		shared = s.counted
 	}
 	for {
-		wait(ctx, watchEvery)
+		source.Sleep(ctx, watchEvery)
 		now, err := s.countTopics(ctx)
 		if ctx.Err() != nil {
 			return false
 		}
 		if err == nil && shared.changed(now) {
-			wait(ctx, settle)
+			source.Sleep(ctx, settle)
 			return true
 		}
 	}

@@ -73,11 +73,7 @@ func TestRebalance(t *testing.T) {
 	}
 }
 
-func assigned(r *running) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.partitions)
-}
+func assigned(r *running) int { return len(r.assigned.All()) }
 
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -142,13 +138,12 @@ func TestBrokerUnreachable(t *testing.T) {
 
 // ends tells whether all that there is in a topic of two partitions was read.
 func (r *running) ends(g *rig, topic string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.partitions) != 2 {
+	read := r.assigned.All()
+	if len(read) != 2 {
 		return false
 	}
-	for _, p := range r.partitions {
-		if end, err := g.end(topic, p.number); err != nil || p.parked.Load() != end {
+	for _, p := range read {
+		if end, err := g.end(topic, p.number); err != nil || p.Parked.Load() != end {
 			return false
 		}
 	}
@@ -257,12 +252,10 @@ func TestStart(t *testing.T) {
 
 // position is where the first partition is parked to; -1 without one.
 func (r *running) position() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.partitions) == 0 {
-		return -1
+	if read := r.assigned.All(); len(read) > 0 {
+		return read[0].Parked.Load()
 	}
-	return r.partitions[0].parked.Load()
+	return -1
 }
 
 // TestCompressed: every way of compression, and a batch that is small only as

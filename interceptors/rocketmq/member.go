@@ -309,7 +309,7 @@ func (m *member) changed() {
 	for _, r := range m.reading {
 		now = append(now, r.queue)
 	}
-	m.setQueues(now)
+	m.assigned.Set(now)
 	m.log.LogAttrs(context.Background(), slog.LevelInfo, "source has its queues", slog.String("source", m.name),
 		slog.String("group", m.settings.group), slog.Int("queues", len(now)))
 }

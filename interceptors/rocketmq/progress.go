@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/interceptors/source"
 	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
@@ -36,7 +37,7 @@ func (p *progress) markAgain(q *queue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, newer := p.open[q.place]; !newer {
-		p.open[q.place] = q.parked.Load()
+		p.open[q.place] = q.Parked.Load()
 		poke(p.wake)
 	}
 }
@@ -88,10 +89,8 @@ func (m *member) commit(ctx context.Context) {
 		if !m.commitAll(ctx) {
 			pause = time.Second
 		}
-		select {
-		case <-ctx.Done():
+		if !source.Sleep(ctx, pause) {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

@@ -21,8 +21,8 @@ type queue struct {
 	backlog  *backlog
 	troubles source.Troubles // of fetching
 
-	end, parked atomic.Int64 // after the last message there is, and after the last that is parked
-	begun       atomic.Bool  // parked is known
+	source.Position
+	begun atomic.Bool // Parked is known
 }
 
 func newQueue(m *member, p place) *queue {
@@ -112,17 +112,8 @@ func (q *queue) fetch(ctx context.Context) {
 			next = p.next
 		}
 		if pause > 0 {
-			sleep(ctx, pause)
+			source.Sleep(ctx, pause)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 
@@ -143,7 +134,7 @@ func (q *queue) begin(ctx context.Context) (offset int64, ok bool) {
 		}
 		if ctx.Err() == nil {
 			q.troubles.Report("can't find where to begin", err)
-			sleep(ctx, fetchPause)
+			source.Sleep(ctx, fetchPause)
 		}
 	}
 	return 0, false
@@ -199,7 +190,7 @@ func (q *queue) pull(ctx context.Context, from int64) (p page, pause time.Durati
 		return p, 0, err
 	}
 	if end, err := number(r, "maxOffset"); err == nil {
-		q.end.Store(end)
+		q.End.Store(end)
 	}
 	switch r.Code {
 	case rocketmq.CodeOK:
@@ -232,6 +223,6 @@ func (q *queue) pullFields(from int64) map[string]string {
 
 // done says that all before offset is parked or rejected.
 func (q *queue) done(offset int64) {
-	q.parked.Store(offset)
+	q.Parked.Store(offset)
 	q.progress.mark(q.place, offset)
 }

@@ -19,9 +19,7 @@ type Source struct {
 	waited   *source.Rules // for messages that the broker itself has held back
 	parker   *source.Parker
 	log      *slog.Logger
-
-	mu     sync.Mutex
-	queues []*queue // that are read now
+	assigned source.Assigned[*queue]
 }
 
 // dialects are those of a source whose settings name none.
@@ -86,19 +84,6 @@ func (i *Source) Run(ctx context.Context) error {
 // is parked in the queues that this instance reads; -1 if it reads none.
 func (i *Source) Report() source.Report {
 	r := i.parker.Report()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for n, q := range i.queues {
-		if n == 0 {
-			r.Lag = 0
-		}
-		r.Lag += max(q.end.Load()-q.parked.Load(), 0)
-	}
+	r.Lag = i.assigned.Lag()
 	return r
-}
-
-func (i *Source) setQueues(now []*queue) {
-	i.mu.Lock()
-	i.queues = now
-	i.mu.Unlock()
 }

@@ -243,11 +243,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-func (r *running) read() []*queue {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.queues)
-}
+func (r *running) read() []*queue { return r.assigned.All() }
 
 // TestOffsetLost: a queue that is shorter than what the group has committed is
 // read on all the same.

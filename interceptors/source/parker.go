@@ -109,7 +109,7 @@ func (e *RefusedError) Unwrap() error { return e.Reason }
 func (p *Parker) Park(ctx context.Context, items []Item, reject func(ctx context.Context, rejected []Rejection) error, at func(index int) string) error {
 	work, cancel := p.lingering(ctx)
 	defer cancel()
-	err := p.repeat(ctx, "park", func() error { return p.accept(work, items) })
+	err := p.repeat(ctx, "can't park", func() error { return p.accept(work, items) })
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (p *Parker) Park(ctx context.Context, items []Item, reject func(ctx context
 		first := rejected[0]
 		return &RefusedError{At: at(first.Index), ID: items[first.Index].id(), Reason: first.Reason}
 	}
-	if err := p.repeat(ctx, "reject", func() error { return reject(work, rejected) }); err != nil {
+	if err := p.repeat(ctx, "can't write to the reject target", func() error { return reject(work, rejected) }); err != nil {
 		return err
 	}
 	for _, r := range rejected {

@@ -13,7 +13,6 @@ const (
 	defaultLinger = 5 * time.Second
 	firstPause    = 20 * time.Millisecond
 	longestPause  = 5 * time.Second
-	logEvery      = time.Minute // while trouble lasts
 )
 
 // lingering returns a context that ends Linger after ctx has ended.
@@ -29,35 +28,27 @@ func (p *Parker) lingering(ctx context.Context) (context.Context, context.Cancel
 
 // repeat calls try until it returns nil, or ctx ends, whose cause it returns.
 func (p *Parker) repeat(ctx context.Context, what string, try func() error) error {
-	begin := time.Now()
-	var logged time.Time
-	defer p.over(p)
+	trouble := Troubles{Of: p, Log: p.log().With("source", p.Name)}
+	defer p.over(&trouble)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		err := try()
 		if err == nil {
-			break
+			trouble.Over()
+			return nil
 		}
 		p.totals.retried.Add(1)
-		p.note(p, what, err)
-		if now := time.Now(); now.Sub(logged) > logEvery {
-			logged = now
-			p.log().Warn("source is held up, its source waits", "source", p.Name, "at", what, "err", core.Shorten(err.Error(), core.MaxErrorText))
-		}
-		if !sleep(ctx, pause/2+rand.N(pause/2)) {
+		trouble.Report(what, err)
+		if !Sleep(ctx, pause/2+rand.N(pause/2)) {
 			return context.Cause(ctx)
 		}
 	}
-	if !logged.IsZero() {
-		p.log().Info("source goes on", "source", p.Name, "at", what, "held_up_for", time.Since(begin).Round(time.Millisecond))
-	}
-	return nil
 }
 
-// sleep reports whether the time is over rather than ctx.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits for d or the end of ctx, and reports whether d is over.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

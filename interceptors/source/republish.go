@@ -19,7 +19,7 @@ func (p *Parker) wasDelivered(ctx context.Context, m *core.Message, state core.S
 		case err != nil:
 			return false, err
 		}
-		if state = entry.State; state == core.Delivering && !sleep(ctx, firstPause) {
+		if state = entry.State; state == core.Delivering && !Sleep(ctx, firstPause) {
 			return false, context.Cause(ctx)
 		}
 	}

@@ -64,7 +64,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		}
 		s.note(err, false)
 		s.Log.Error("source has failed and will be started again", "source", s.Name, "in", pause, "err", core.Shorten(err.Error(), 2*core.MaxErrorText))
-		sleep(ctx, pause)
+		Sleep(ctx, pause)
 		s.note(nil, false)
 		pause = min(2*pause, longestRestart)
 	}

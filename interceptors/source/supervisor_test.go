@@ -115,6 +115,55 @@ func TestReportTellsOfTrouble(t *testing.T) {
 	})
 }
 
+// TestTroublesLogEachOutage: one line a minute while an outage lasts, one when it is over,
+// and the next outage is logged from its beginning, however soon it comes.
+func TestTroublesLogEachOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		troubles := Troubles{Log: slog.New(slog.NewTextHandler(&log, nil)), Of: new(Parker)}
+		for range 2 {
+			for range 90 {
+				troubles.Report("can't fetch", errors.New("no leader"))
+				time.Sleep(time.Second)
+			}
+			troubles.Over()
+			troubles.Over()
+		}
+		if got, want := strings.Count(log.String(), "level=WARN"), 4; got != want {
+			t.Errorf("%d warnings, want %d:\n%s", got, want, log.String())
+		}
+		if got := strings.Count(log.String(), `msg="source has recovered" failed_for=1m30s`); got != 2 {
+			t.Errorf("%d recoveries, want 2:\n%s", got, log.String())
+		}
+	})
+}
+
+// TestParkLogsEachOutage: the same holds for the store.
+func TestParkLogsEachOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		p := &Parker{Name: "orders", Log: slog.New(slog.NewTextHandler(&log, nil))}
+		for range 2 {
+			tries := 0
+			err := p.repeat(t.Context(), "can't park", func() error {
+				if tries++; tries <= 3 {
+					return core.ErrUnavailable
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text := log.String(); strings.Count(text, `source=orders what="can't park"`) != 2 || strings.Count(text, "source has recovered") != 2 {
+			t.Errorf("want two outages and two recoveries:\n%s", text)
+		}
+		if r := p.Report(); r.Trouble != "" || r.Retried != 6 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 // TestSkip: what can't be parked is left out with a line for each, where that was
 // chosen.
 func TestSkip(t *testing.T) {

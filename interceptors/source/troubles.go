@@ -7,6 +7,8 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
+const logEvery = time.Minute // while trouble lasts
+
 // Troubles logs what does not work, once a minute while it lasts.
 // It is for one goroutine.
 type Troubles struct {
@@ -26,7 +28,7 @@ func (t *Troubles) Report(what string, err error) {
 	t.Of.note(t, what, err)
 	if now.Sub(t.logged) > logEvery {
 		t.logged = now
-		t.Log.Warn("source in trouble, it retries", "what", what, "err", core.Shorten(err.Error(), core.MaxErrorText))
+		t.Log.Warn("source is failing, retrying", "what", what, "err", core.Shorten(err.Error(), core.MaxErrorText))
 	}
 }
 
@@ -34,7 +36,7 @@ func (t *Troubles) Report(what string, err error) {
 func (t *Troubles) Over() {
 	t.Of.over(t)
 	if !t.since.IsZero() {
-		t.Log.Info("source goes on", "held_up_for", time.Since(t.since).Round(time.Millisecond))
+		t.Log.Info("source has recovered", "failed_for", time.Since(t.since).Round(time.Millisecond))
 		t.since, t.logged = time.Time{}, time.Time{}
 	}
 }
