@@ -139,7 +139,7 @@ func TestExchangeOfAnotherType(t *testing.T) {
 	// What is told is that it can't be declared, or, where the source looked just
 	// when there was none, not be bound to.
 	waitFor(t, "a report", func() bool {
-		return strings.Contains(log.String(), "source in trouble") && strings.Contains(log.String(), name+": Exception")
+		return strings.Contains(log.String(), "source is failing") && strings.Contains(log.String(), name+": Exception")
 	})
 	r.deleteExchange(name)
 	r.reaches(name, "fixed")
