@@ -17,7 +17,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/servers"
-	"github.com/delaybridge/delaybridge/integration/standstill"
+	"github.com/delaybridge/delaybridge/integration/stall"
 )
 
 // trial is a bridge with two sinks under a steady load: the broker that is
@@ -115,7 +115,7 @@ func (r *trial) during(what string, fault func()) {
 	r.Helper()
 	calm := time.Now()
 	time.Sleep(calmFor)
-	began, stop, stopRedis := time.Now(), standstill.Watch(), standstill.WatchServer(r.pingRedis)
+	began, stop, stopRedis := time.Now(), stall.Watch(), stall.WatchServer(r.pingRedis)
 	defer stop()
 	defer stopRedis()
 	fault()

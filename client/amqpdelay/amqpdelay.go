@@ -31,7 +31,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/client"
-	"github.com/delaybridge/delaybridge/client/internal/diversion"
+	"github.com/delaybridge/delaybridge/client/internal/delayheaders"
 )
 
 // Options say where delayed messages go, and how.
@@ -50,14 +50,14 @@ type Options struct {
 type Channel struct {
 	*amqp.Channel
 	bridge *client.Client
-	rules  *diversion.Rules
+	rules  *delayheaders.Rules
 	asText bool
 }
 
 // Wrap returns a Channel that has messages with a delay go to the bridge, and all
 // others to ch. It opens nothing.
 func Wrap(ch *amqp.Channel, bridge *client.Client, o Options) *Channel {
-	return &Channel{Channel: ch, bridge: bridge, rules: diversion.New(o.Sink, "rabbitmq"), asText: o.HeadersAsText}
+	return &Channel{Channel: ch, bridge: bridge, rules: delayheaders.New(o.Sink, "rabbitmq"), asText: o.HeadersAsText}
 }
 
 // Publish is PublishWithContext without a context.
@@ -69,8 +69,8 @@ func (c *Channel) Publish(exchange, key string, mandatory, immediate bool, msg a
 // has the bridge store it. The error is then a *client.Error; a repeat after
 // client.ErrUnknown may deliver twice, unless msg has a MessageId.
 func (c *Channel) PublishWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) error {
-	diverted, err := c.divert(ctx, exchange, key, immediate, &msg)
-	if diverted || err != nil {
+	stored, err := c.publishDelayed(ctx, exchange, key, immediate, &msg)
+	if stored || err != nil {
 		return err
 	}
 	return c.Channel.PublishWithContext(ctx, exchange, key, mandatory, immediate, msg)
@@ -87,11 +87,11 @@ func (c *Channel) PublishWithDeferredConfirm(exchange, key string, mandatory, im
 // stored it when the call returns; errors as with PublishWithContext. Of any
 // other message it is nil if the channel is not in confirm mode.
 func (c *Channel) PublishWithDeferredConfirmWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) (*Confirmation, error) {
-	diverted, err := c.divert(ctx, exchange, key, immediate, &msg)
+	stored, err := c.publishDelayed(ctx, exchange, key, immediate, &msg)
 	if err != nil {
 		return nil, err
 	}
-	if diverted {
+	if stored {
 		return &Confirmation{}, nil
 	}
 	deferred, err := c.Channel.PublishWithDeferredConfirmWithContext(ctx, exchange, key, mandatory, immediate, msg)
@@ -101,8 +101,8 @@ func (c *Channel) PublishWithDeferredConfirmWithContext(ctx context.Context, exc
 	return &Confirmation{DeliveryTag: deferred.DeliveryTag, broker: deferred}, nil
 }
 
-// divert has msg stored by the bridge, if it is for that.
-func (c *Channel) divert(ctx context.Context, exchange, key string, immediate bool, msg *amqp.Publishing) (bool, error) {
+// publishDelayed has msg stored by the bridge, if it is for that.
+func (c *Channel) publishDelayed(ctx context.Context, exchange, key string, immediate bool, msg *amqp.Publishing) (bool, error) {
 	if !c.concerns(msg) {
 		return false, nil
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/delaybridge/delaybridge/client"
-	"github.com/delaybridge/delaybridge/client/internal/diversion"
+	"github.com/delaybridge/delaybridge/client/internal/delayheaders"
 	"github.com/delaybridge/delaybridge/interceptors/dialect"
 )
 
@@ -39,13 +39,13 @@ type Options struct {
 type Writer struct {
 	*kafka.Writer
 	bridge *client.Client
-	rules  *diversion.Rules
+	rules  *delayheaders.Rules
 }
 
 // Wrap returns a Writer that has messages with a delay go to the bridge, and all
 // others to w. It opens nothing; closing it closes w and not the client.
 func Wrap(w *kafka.Writer, bridge *client.Client, o Options) *Writer {
-	return &Writer{Writer: w, bridge: bridge, rules: diversion.New(o.Sink)}
+	return &Writer{Writer: w, bridge: bridge, rules: delayheaders.New(o.Sink)}
 }
 
 // WriteMessages writes messages as the kafka.Writer does, but for those with a

@@ -39,7 +39,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 
 	"github.com/delaybridge/delaybridge/client"
-	"github.com/delaybridge/delaybridge/client/internal/diversion"
+	"github.com/delaybridge/delaybridge/client/internal/delayheaders"
 )
 
 // Options say where delayed messages go.
@@ -64,13 +64,13 @@ var (
 // producer.WithInterceptor as the last of several, so that the others see all
 // messages.
 func Intercept(bridge *client.Client, o Options) primitive.Interceptor {
-	i := &interceptor{bridge: bridge, rules: diversion.New(o.Sink, "rocketmq"), namespace: o.Namespace}
+	i := &interceptor{bridge: bridge, rules: delayheaders.New(o.Sink, "rocketmq"), namespace: o.Namespace}
 	return i.intercept
 }
 
 type interceptor struct {
 	bridge    *client.Client
-	rules     *diversion.Rules
+	rules     *delayheaders.Rules
 	namespace string
 }
 

@@ -34,9 +34,9 @@ func TestDied(t *testing.T) {
 	}
 }
 
-// TestDeathsOfAStandstill: what has used up its attempts is the one death that a
-// machine which stands still may cause.
-func TestDeathsOfAStandstill(t *testing.T) {
+// TestDeathsOfAStall: what has used up its attempts is the one death that a
+// machine which stalls may cause.
+func TestDeathsOfAStall(t *testing.T) {
 	for code, want := range map[string]bool{"attempts": true, "permanent": false, "expired": false} {
 		death := entry{Kind: dying, Name: "m", ID: "m", Code: code, Attempt: 16, Call: at(1200), Return: at(1200)}
 		findings := testLaws().check(ledgerOf(accepted(), death))

@@ -29,15 +29,15 @@ func pressure() time.Duration {
 	return time.Duration(micros) * time.Microsecond
 }
 
-// longestStandstill is how long this process may find that it did not run though
+// longestStall is how long this process may find that it did not run though
 // it was its turn, as when the host of a virtual machine takes the processors.
-const longestStandstill = 500 * time.Millisecond
+const longestStall = 500 * time.Millisecond
 
 // meter tells whether the machine let a run go on as it was meant to.
 type meter struct {
 	began    time.Time
 	pressure time.Duration
-	stood    time.Duration // the longest standstill
+	stood    time.Duration // the longest
 }
 
 func newMeter() *meter { return &meter{began: time.Now(), pressure: pressure()} }
@@ -48,8 +48,8 @@ func (m *meter) disturbed() string {
 	switch {
 	case share > mostPressure:
 		return fmt.Sprintf("something waited for a processor %.0f %% of the time", 100*share)
-	case m.stood > longestStandstill:
-		return fmt.Sprintf("the machine stood still for %s", m.stood.Round(time.Millisecond))
+	case m.stood > longestStall:
+		return fmt.Sprintf("the machine stalled for %s", m.stood.Round(time.Millisecond))
 	}
 	return ""
 }

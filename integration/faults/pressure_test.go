@@ -13,9 +13,9 @@ func TestMeterTellsADisturbedMachine(t *testing.T) {
 		pressure, stood time.Duration
 		want            bool
 	}{
-		"calm":        {0, 20 * time.Millisecond, false},
-		"pressed":     {-time.Hour, 0, true}, // all of it since the run began
-		"stood still": {0, time.Second, true},
+		"calm":    {0, 20 * time.Millisecond, false},
+		"pressed": {-time.Hour, 0, true}, // all of it since the run began
+		"stalled": {0, time.Second, true},
 	} {
 		m := newMeter()
 		m.pressure += test.pressure
@@ -27,7 +27,7 @@ func TestMeterTellsADisturbedMachine(t *testing.T) {
 	}
 }
 
-func TestWhatAStandstillExcuses(t *testing.T) {
+func TestWhatAStallExcuses(t *testing.T) {
 	for laws, want := range map[string]bool{
 		"L6": true, "L7 L9": true, "L10": true, "spent L7": true,
 		"L1": false, "L1 L7": false, "L1 spent": false, "L1 L6": false, "L2": false, "L3": false, "L4 L7": false, "L5": false, "L6 L8": false,

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/integration/servers"
-	"github.com/delaybridge/delaybridge/integration/standstill"
+	"github.com/delaybridge/delaybridge/integration/stall"
 )
 
 // row is one line of the matrix: what is done to the system, and what must hold.
@@ -155,7 +155,7 @@ func play(w *row, seed uint64, o options) result {
 	r.soakFor = o.soak
 	r.oldCommit = o.old
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}}
-	stop := standstill.Watch()
+	stop := stall.Watch()
 	h.do(func() { r.play(&out) })
 	load.stood = stop()
 	out.took, out.dir = time.Since(load.began), h.dir

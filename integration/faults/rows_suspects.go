@@ -10,7 +10,7 @@ import (
 
 // suspectRows are messages on which a sink fails as a whole.
 func suspectRows() []*row {
-	return []*row{{number: 50, name: "plain error and poison message", level: "fsync", bridges: 2, set: safeRedis, sink: fragileSinks, shape: (*run).plant, nemesis: (*run).sufferSuspects, verify: (*run).countSuspects,
+	return []*row{{number: 50, name: "plain error and poison message", level: "fsync", bridges: 2, set: safeRedis, sink: crashingSinks, shape: (*run).plant, nemesis: (*run).sufferSuspects, verify: (*run).countSuspects,
 		fault:    "a sink answers a plain error for a whole batch if one of 1 % of its messages is in it; a plugin ends on each of two messages",
 		expected: "those are dead letters after all their attempts; their neighbours are delivered in time and spend nothing", perFault: 200, drainIn: 30 * time.Second,
 		needs: map[string]int{"dead": 5, "ended the plugin": 2}}}
@@ -19,7 +19,7 @@ func suspectRows() []*row {
 // What a sink is to fail on, by its topic.
 const (
 	failsTopic = "poison" // see the failpoint deliver.poison
-	endsTopic  = "crash"  // see the plugin fragile
+	endsTopic  = "crash"  // see crashplugin
 
 	fewAttempts = 3
 	// neighbourIn is how long the plugin may take to be back.
@@ -29,13 +29,13 @@ const (
 // endsOn are the messages, by number, on which the plugin ends.
 func endsOn() []int { return []int{301, 701} }
 
-// fragileSinks are the console, which can answer a plain error, and a plugin, which
+// crashingSinks are the console, which can answer a plain error, and a plugin, which
 // can end.
-func fragileSinks(r *run) string {
+func crashingSinks(r *run) string {
 	r.env = append(r.env, "DELAYBRIDGE_FAILPOINT=deliver.poison:1+:error")
 	retry := fmt.Sprintf("retry: {initial: 100ms, max: 500ms, max_attempts: %d}", fewAttempts)
 	return fmt.Sprintf("out: {type: console, timeout: 3s, %s, config: {format: json}}\n  %s",
-		retry, r.pluginSink("odd", "./integration/faults/fragile", ", "+retry))
+		retry, r.pluginSink("odd", "./integration/faults/crashplugin", ", "+retry))
 }
 
 // plant gives a few messages a topic that their sink fails on. Every other message is

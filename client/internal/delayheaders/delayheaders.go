@@ -1,7 +1,7 @@
-// Package diversion reports which of a producer's messages are for the bridge.
-// The packages that wrap producers share it, so that a header means the same to
-// all of them, and the same as to the bridge's own listeners.
-package diversion
+// Package delayheaders reports by their headers which of a producer's messages are
+// for the bridge. The packages that wrap producers share it, so that a header means
+// the same to all of them, and the same as to the bridge's own listeners.
+package delayheaders
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package standstill
+package stall
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func TestWatch(t *testing.T) {
 		stop := Watch()
 		time.Sleep(time.Second)
 		if stood := stop(); stood != 0 {
-			t.Errorf("stood still for %s in virtual time, where nobody waits for a turn", stood)
+			t.Errorf("stalled for %s in virtual time, where nobody waits for a turn", stood)
 		}
 		if again := stop(); again != 0 {
 			t.Errorf("then for %s", again)

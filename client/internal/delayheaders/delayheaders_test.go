@@ -1,4 +1,4 @@
-package diversion_test
+package delayheaders_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/delaybridge/delaybridge/client"
-	"github.com/delaybridge/delaybridge/client/internal/diversion"
+	"github.com/delaybridge/delaybridge/client/internal/delayheaders"
 	"github.com/delaybridge/delaybridge/interceptors/dialect"
 )
 
@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 			with(func(m *client.Message) { m.Delay = time.Second }), []int{1, 0, 2, 4}, ""},
 		"delayed again till": {headers("delaybridge-attempt", "1", "delaybridge-deliver-at", ahead), with(func(m *client.Message) { m.DeliverAt = at }), []int{0, 1}, ""},
 	}
-	rules := diversion.New("s", "rabbitmq")
+	rules := delayheaders.New("s", "rabbitmq")
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := base

@@ -1,4 +1,4 @@
-// Command fragile is a plugin for a row of faults: it appends messages to the files
+// Command crashplugin is a plugin for a row of faults: it appends messages to the files
 // of a directory, one for each topic, and ends without a word on one of topic crash.
 package main
 
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	plugin.Serve(plugin.Definition{
-		Name: "fragile", Version: "v1.0.0", Description: "Appends messages to files, and can't take one of topic crash.",
+		Name: "crashplugin", Version: "v1.0.0", Description: "Appends messages to files, and can't take one of topic crash.",
 		Settings: []plugin.Setting{{Name: "dir", Description: "absolute path of the directory of the files", Required: true}},
 		Open:     open,
 	})

@@ -1,6 +1,6 @@
-// Package standstill tells how long a machine let nobody run, as when the host of
+// Package stall tells how long a machine let nobody run, as when the host of
 // a virtual one takes the processors.
-package standstill
+package stall
 
 import (
 	"sync"
