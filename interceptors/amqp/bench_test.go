@@ -4,17 +4,15 @@ package amqpsource
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strconv"
-	"syscall"
 	"testing"
-	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 )
 
 // BenchmarkPark is how quickly messages that lie in RabbitMQ are parked in
@@ -24,30 +22,10 @@ func BenchmarkPark(b *testing.B) {
 		for _, one := range []struct {
 			name  string
 			store core.Store
-		}{{"memstore", memstore.New(memstore.Config{})}, {"nowhere", nowhere{}}} {
+		}{{"memstore", memstore.New(memstore.Config{})}, {"nowhere", sourcetest.Nowhere{}}} {
 			b.Run(fmt.Sprintf("%d-%s", queues, one.name), func(b *testing.B) { benchPark(b, queues, one.store) })
 		}
 	}
-}
-
-// nowhere accepts all and keeps nothing.
-type nowhere struct{ core.Store }
-
-func (nowhere) Park(_ context.Context, messages ...*core.Message) []core.Receipt {
-	receipts := make([]core.Receipt, len(messages))
-	for n, m := range messages {
-		receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink}
-	}
-	return receipts
-}
-
-// cpuTime is what this process has used.
-func cpuTime() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return 0
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // fill publishes n messages, spread over queues.
@@ -75,23 +53,7 @@ func benchPark(b *testing.B, count int, store core.Store) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	running := r.run(src)
-	var first time.Time
-	var cpu time.Duration
-	for done := uint64(0); done < uint64(b.N); time.Sleep(time.Millisecond) {
-		done = src.Report().Parked
-		if first.IsZero() && done > 0 {
-			first, cpu = time.Now(), cpuTime() // connecting is not what is measured
-		}
-	}
-	b.ReportMetric(float64(b.N)/time.Since(first).Seconds(), "messages/s")
-	b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N)/1000, "cpu-µs/message")
-	b.StopTimer()
-	if err := running.stop(); err != nil {
-		b.Error(err)
-	}
+	sourcetest.Bench(b, src.Run, func() uint64 { return src.Report().Parked })
 }
 
 // BenchmarkRaw is what the client library reaches by itself: it reads and
@@ -109,7 +71,7 @@ func BenchmarkRaw(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	cpu := cpuTime()
+	cpu := sourcetest.CPUTime()
 	for n := 1; n <= b.N; n++ {
 		d := <-deliveries
 		if n%maxBatch == 0 || n == b.N {
@@ -118,6 +80,5 @@ func BenchmarkRaw(b *testing.B) {
 			}
 		}
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-	b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N)/1000, "cpu-µs/message")
+	sourcetest.Report(b, b.Elapsed(), sourcetest.CPUTime()-cpu)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 )
 
 func TestConfigIsChecked(t *testing.T) {
@@ -94,7 +95,7 @@ func TestConfigIsChecked(t *testing.T) {
 			}
 		}
 		raw, _ := json.Marshal(c)
-		_, err := New("src", raw, core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+		_, err := New("src", raw, core.NewInterceptor(sourcetest.NewStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
 		invalid, ok := errors.AsType[*core.InvalidError](err)
 		if ok != (tt.field != "") || ok && invalid.Field != tt.field || !ok && err != nil {
 			t.Errorf("%s: %v, want a fault of %q", tt.name, err, tt.field)

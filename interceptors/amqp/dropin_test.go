@@ -151,8 +151,8 @@ func TestTypesOfTheExchange(t *testing.T) {
 				if err != nil || !confirm.Wait() {
 					t.Fatal(err)
 				}
-				r.store.until(t, key, func() bool {
-					for _, m := range r.store.parked {
+				r.store.Until(t, key, func() bool {
+					for _, m := range r.store.Parked {
 						if m.Options["exchange"] == "orders" && len(m.Headers) == 1 && string(m.Headers[0].Value) == key {
 							want, exact := m.Options["routing_key"]
 							return exact && want == key || !exact && m.Topic == key
@@ -161,9 +161,9 @@ func TestTypesOfTheExchange(t *testing.T) {
 					return false
 				})
 			}
-			r.store.mu.Lock()
-			r.store.parked = nil
-			r.store.mu.Unlock()
+			r.store.Lock()
+			r.store.Parked = nil
+			r.store.Unlock()
 		})
 	}
 }

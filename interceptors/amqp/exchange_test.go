@@ -13,6 +13,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/journal"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // logged runs a source whose log can be asked.
@@ -43,10 +44,10 @@ func (r *rig) reaches(exchange, what string) {
 			confirm.Wait()
 		}
 		time.Sleep(50 * time.Millisecond) // between two tries
-		r.store.mu.Lock()
-		last := len(r.store.parked) - 1
-		came := last >= 0 && string(r.store.parked[last].Body) == what
-		r.store.mu.Unlock()
+		r.store.Lock()
+		last := len(r.store.Parked) - 1
+		came := last >= 0 && string(r.store.Parked[last].Body) == what
+		r.store.Unlock()
 		if came {
 			return
 		}
@@ -83,7 +84,7 @@ func TestExchangeRecreated(t *testing.T) {
 	r.reaches(name, "made by a producer")
 	r.deleteExchange(name)
 	r.reaches(name, "made by the source")
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "trouble") {
@@ -116,10 +117,10 @@ func TestExchangeWithAnAlternate(t *testing.T) {
 			t.Fatalf("publish: %v", err)
 		}
 	}
-	if got := len(r.store.await(t, sent)); got != sent {
+	if got := len(r.store.Await(t, sent)); got != sent {
 		t.Errorf("%d parked, want %d", got, sent)
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 }
@@ -138,7 +139,7 @@ func TestExchangeOfAnotherType(t *testing.T) {
 	}
 	// What is told is that it can't be declared, or, where the source looked just
 	// when there was none, not be bound to.
-	waitFor(t, "a report", func() bool {
+	poll.Until(t, time.Minute, "a report", func() bool {
 		return strings.Contains(log.String(), "source is failing") && strings.Contains(log.String(), name+": Exception")
 	})
 	r.deleteExchange(name)
@@ -156,16 +157,16 @@ func TestOperatorsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.AddUser(r.name, "secret", "^$", "^$", "^"+queue+"$")
-	r.store.setFail(core.ErrUnavailable)
+	r.store.SetFail(core.ErrUnavailable)
 	src, log := r.logged(map[string]any{"urls": []string{r.URLAs(r.name, "secret")}, "prefetch": 1, "batch": 1,
 		"exchanges": []map[string]any{{"name": name, "to": "orders", "queue": queue, "declare": false}}})
 	for n := range 3 { // each Lag is that of a later look
 		r.publish(queue, numbered(2*n, 2*n+2)...)
-		waitFor(t, "a count", func() bool { return src.Report().Lag == int64(2*n+1) })
+		poll.Until(t, time.Minute, "a count", func() bool { return src.Report().Lag == int64(2*n+1) })
 	}
-	r.store.setFail(nil)
-	r.store.await(t, 6)
-	if err := src.stop(); err != nil {
+	r.store.SetFail(nil)
+	r.store.Await(t, 6)
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "trouble") {

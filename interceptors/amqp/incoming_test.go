@@ -13,6 +13,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 )
 
 // offline makes a source that is not run.
@@ -29,7 +30,7 @@ func offline(t testing.TB, more map[string]any) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := New("src", raw, core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	i, err := New("src", raw, core.NewInterceptor(sourcetest.NewStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // TestManyRedeliveries: what the source declares keeps a message however often it is
@@ -17,7 +19,7 @@ func TestManyRedeliveries(t *testing.T) {
 	settings := map[string]any{"exchanges": []map[string]any{{"name": name, "to": "orders"}}, "queue_arguments": map[string]any{"x-queue-type": "quorum"}}
 	src, log := r.logged(settings)
 	r.awaitExchange(r.URL(), "delaybridge."+name)
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	r.publish("delaybridge."+name, numbered(0, 1)...)
@@ -40,8 +42,8 @@ func TestManyRedeliveries(t *testing.T) {
 	}
 	r.channel = r.open(r.URL())
 	again, _ := r.logged(settings)
-	r.store.await(t, 1)
-	if err := again.stop(); err != nil {
+	r.store.Await(t, 1)
+	if err := again.Stop(); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "level=WARN") {
@@ -93,8 +95,8 @@ func (r *rig) wantWarning(settings map[string]any, queue, want string) {
 	}
 	src, log := r.logged(settings)
 	r.awaitExchange(r.URL(), queue)
-	waitFor(r.t, "it reads", func() bool { return strings.Contains(log.String(), "source started") })
-	if err := src.stop(); err != nil {
+	poll.Until(r.t, time.Minute, "it reads", func() bool { return strings.Contains(log.String(), "source started") })
+	if err := src.Stop(); err != nil {
 		r.t.Error(err)
 	}
 	if text := log.String(); strings.Contains(text, "WARN") != (want != "") || !strings.Contains(text, want) {

@@ -9,6 +9,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/sinks/sinktest"
 )
 
@@ -30,7 +31,7 @@ func TestPublishedAgainIsParkedOnce(t *testing.T) {
 	in := r.queue(".delayed", nil)
 	wire := sinktest.NewWire(t)
 	cut := false
-	r.store.after = func() {
+	r.store.After = func() {
 		if !cut {
 			cut = true
 			wire.Faults().Cut(t) // parked, but not acknowledged
@@ -42,16 +43,16 @@ func TestPublishedAgainIsParkedOnce(t *testing.T) {
 		republished("", "second", "1", "1"), republished("", "third", "1", "1"), republished("", "third", "1", "2"),
 		republished("m", "second", "1", "2"), republished("", "second", "1", "1"), later)
 	src := r.run(r.source(map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}}))
-	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 && src.Report().Duplicates > 3 })
-	if err := src.stop(); err != nil {
+	poll.Until(t, time.Minute, "an empty queue", func() bool { return r.ready(in) == 0 && src.Report().Duplicates > 3 })
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	ids, hops := map[string]bool{}, 0
-	for _, m := range r.store.parked {
+	for _, m := range r.store.Parked {
 		ids[m.ID] = true
 		hops += m.Hop
 	}
-	if len(ids) != 6 || len(r.store.parked) != 6 || hops != 6 || !ids["r:src:"+in+":m"] || !ids["r:src:"+in+":m~1"] || !ids["r:src:"+in+":m~2"] {
+	if len(ids) != 6 || len(r.store.Parked) != 6 || hops != 6 || !ids["r:src:"+in+":m"] || !ids["r:src:"+in+":m~1"] || !ids["r:src:"+in+":m~2"] {
 		t.Errorf("parked %v, %d hops", ids, hops)
 	}
 	if n := r.ready(in); n != 0 {

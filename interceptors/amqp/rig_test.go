@@ -3,17 +3,13 @@
 package amqpsource
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +19,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 	amqpsink "github.com/delaybridge/delaybridge/sinks/amqp"
 )
 
@@ -31,7 +28,7 @@ type rig struct {
 	*servers.RabbitMQServer
 	t       testing.TB
 	channel *amqp091.Channel // of the tests' own
-	store   *spyStore
+	store   *sourcetest.Store
 	name    string
 }
 
@@ -41,7 +38,7 @@ func newRig(t testing.TB) *rig { return rigOf(t, servers.SharedRabbitMQ(t)) }
 
 func rigOf(t testing.TB, server *servers.RabbitMQServer) *rig {
 	t.Helper()
-	r := &rig{RabbitMQServer: server, t: t, store: newSpyStore(), name: fmt.Sprintf("t%d-%d", time.Now().UnixMilli(), rigs.Add(1))}
+	r := &rig{RabbitMQServer: server, t: t, store: sourcetest.NewStore(), name: fmt.Sprintf("t%d-%d", time.Now().UnixMilli(), rigs.Add(1))}
 	r.channel = r.open(server.URL())
 	return r
 }
@@ -166,41 +163,16 @@ func (r *rig) interceptor(out core.Sink) *core.Interceptor {
 }
 
 func (r *rig) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(testWriter{r.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
-}
-
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(line []byte) (int, error) {
-	w.t.Log(strings.TrimSpace(string(line)))
-	return len(line), nil
+	return slog.New(slog.NewTextHandler(r.t.Output(), nil))
 }
 
 // running is a source at work.
 type running struct {
 	*Source
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error // of Run, when ended is closed
+	*sourcetest.Running
 }
 
-func (r *rig) run(i *Source) *running {
-	ctx, cancel := context.WithCancel(context.Background())
-	made := &running{Source: i, cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(made.ended)
-		made.err = i.Run(ctx)
-	}()
-	r.t.Cleanup(func() { made.stop() })
-	return made
-}
-
-// stop ends a source and returns what Run returned.
-func (r *running) stop() error {
-	r.cancel()
-	<-r.ended
-	return r.err
-}
+func (r *rig) run(i *Source) *running { return &running{i, sourcetest.Start(r.t, i.Run)} }
 
 // bridge runs a whole bridge until the test ends: a source, a store in memory,
 // and an AMQP sink that is called "out".
@@ -264,99 +236,17 @@ func (r *rig) through(addr string) string {
 	return u.String()
 }
 
-// spyStore is a store in memory that tells what it has been given.
-type spyStore struct {
-	*memstore.Store
-	mu         sync.Mutex
-	parked     []*core.Message // new ones, in order
-	duplicates int
-	fail       error  // instead of parking, while it is set
-	failed     int    // calls
-	after      func() // each Park, before it returns
-	changed    *sync.Cond
-}
-
-func newSpyStore() *spyStore {
-	s := &spyStore{Store: memstore.New(memstore.Config{})}
-	s.changed = sync.NewCond(&s.mu)
-	return s
-}
-
-func (s *spyStore) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.changed.Broadcast()
-	if s.fail != nil {
-		s.failed++
-		receipts := make([]core.Receipt, len(messages))
-		for n, m := range messages {
-			receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Err: s.fail}
-		}
-		return receipts
-	}
-	receipts := s.Store.Park(ctx, messages...)
-	for n, receipt := range receipts {
-		switch {
-		case receipt.Duplicate:
-			s.duplicates++
-		case receipt.Err == nil:
-			s.parked = append(s.parked, clone(messages[n]))
-		}
-	}
-	if s.after != nil {
-		s.after()
-	}
-	return receipts
-}
-
-func clone(m *core.Message) *core.Message {
-	c := *m
-	c.Key, c.Body, c.Headers = bytes.Clone(m.Key), bytes.Clone(m.Body), slices.Clone(m.Headers)
-	return &c
-}
-
-// until waits for what ok looks at with the lock held.
-func (s *spyStore) until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	late := time.AfterFunc(60*time.Second, func() { s.changed.Broadcast() })
-	defer late.Stop()
-	deadline := time.Now().Add(59 * time.Second)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long for %s: %d parked, %d duplicates, %d failed calls", what, len(s.parked), s.duplicates, s.failed)
-		}
-		s.changed.Wait()
-	}
-}
-
-// await returns the first want messages that were parked, in order.
-func (s *spyStore) await(t testing.TB, want int) []*core.Message {
-	t.Helper()
-	s.until(t, strconv.Itoa(want)+" messages", func() bool { return len(s.parked) >= want })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.parked)
-}
-
-func (s *spyStore) setFail(err error) {
-	s.mu.Lock()
-	s.fail = err
-	s.mu.Unlock()
-}
-
 // wantOnce holds that the bodies 0 to n-1 are parked, once each, and in order.
-func (s *spyStore) wantOnce(t testing.TB, n int) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, m := range s.parked {
+func (r *rig) wantOnce(n int) {
+	r.t.Helper()
+	r.store.Lock()
+	defer r.store.Unlock()
+	for i, m := range r.store.Parked {
 		if i < n && string(m.Body) != strconv.Itoa(i) {
-			t.Fatalf("message %d is %q", i, m.Body)
+			r.t.Fatalf("message %d is %q", i, m.Body)
 		}
 	}
-	if len(s.parked) != n {
-		t.Errorf("%d messages parked, want %d", len(s.parked), n)
+	if len(r.store.Parked) != n {
+		r.t.Errorf("%d messages parked, want %d", len(r.store.Parked), n)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
@@ -140,7 +141,7 @@ func TestRejected(t *testing.T) {
 	for _, m := range messages {
 		check(m.p, m.reason, m.leftOut)
 	}
-	if parked := r.store.await(t, 2); string(parked[0].Body) != "body" || string(parked[1].Body) != "good" {
+	if parked := r.store.Await(t, 2); string(parked[0].Body) != "body" || string(parked[1].Body) != "good" {
 		t.Errorf("parked %q and %q", parked[0].Body, parked[1].Body)
 	}
 	// What has more routing keys, or a user, comes without them.
@@ -148,7 +149,7 @@ func TestRejected(t *testing.T) {
 	user.Headers = maps.Clone(user.Headers)
 	delete(user.Headers, "CC")
 	check(user, "user_id: can't be passed on", "CC,user_id")
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	if report := src.Report(); report.Rejected != uint64(len(messages))+1 || report.Parked != 2 {
@@ -188,9 +189,9 @@ func TestNoPlaceForRejected(t *testing.T) {
 	if _, err := channel.QueueDeclare(rejects, true, false, false, false, amqp091.Table{"x-max-length": 0, "x-overflow": "reject-publish"}); err != nil {
 		t.Fatal(err)
 	}
-	r.store.await(t, 1)
+	r.store.Await(t, 1)
 	r.publish(in, delayed("bad", "bad"))
-	waitFor(t, "tries", func() bool { return src.Report().Retried >= 2 })
+	poll.Until(t, time.Minute, "tries", func() bool { return src.Report().Retried >= 2 })
 	if src.Report().Rejected > 0 {
 		t.Error("it counts as rejected")
 	}
@@ -198,12 +199,12 @@ func TestNoPlaceForRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := src.Report().Retried
-	waitFor(t, "tries without the queue", func() bool { return src.Report().Retried >= before+2 })
+	poll.Until(t, time.Minute, "tries without the queue", func() bool { return src.Report().Retried >= before+2 })
 	r.queue(".rejected", nil)
 	if d := r.take(r.channel, rejects); string(d.Body) != "bad" {
 		t.Errorf("%+v", d)
 	}
-	waitFor(t, "the count", func() bool { return src.Report().Rejected == 1 })
+	poll.Until(t, time.Minute, "the count", func() bool { return src.Report().Rejected == 1 })
 }
 
 // TestStopsLoudly: without a reject queue a bad message ends the source, and
@@ -214,25 +215,16 @@ func TestStopsLoudly(t *testing.T) {
 	r.publish(in, delayed("a", "good", "x-delay", int32(3_600_000)), delayed("b", "bad", "x-delay", int32(1), "delaybridge-delay", "1s"), delayed("c", "good too", "x-delay", int32(3_600_000)))
 	for range 2 { // it does not come to pass by itself
 		src := r.run(r.source(map[string]any{"queues": []string{in, idle}}))
-		<-src.ended
-		refused, ok := errors.AsType[*source.RefusedError](src.err)
-		if !ok || refused.ID != "r:src:"+in+":b" || !strings.Contains(src.err.Error(), in) {
-			t.Fatalf("Run returned %v", src.err)
+		<-src.Ended
+		refused, ok := errors.AsType[*source.RefusedError](src.Err)
+		if !ok || refused.ID != "r:src:"+in+":b" || !strings.Contains(src.Err.Error(), in) {
+			t.Fatalf("Run returned %v", src.Err)
 		}
 	}
 	// What came after it may have been in the same batch.
-	parked := r.store.await(t, 1)
+	parked := r.store.Await(t, 1)
 	if string(parked[0].Body) != "good" {
 		t.Errorf("parked %q", parked[0].Body)
 	}
-	waitFor(t, "the others left", func() bool { return r.ready(in) == 3-len(parked) })
-}
-
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long: %s", what)
-		}
-	}
+	poll.Until(t, time.Minute, "the others left", func() bool { return r.ready(in) == 3-len(parked) })
 }

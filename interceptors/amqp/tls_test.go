@@ -78,9 +78,9 @@ func TestTLS(t *testing.T) {
 	}
 	stranger := r.run(r.source(config("other.test")))
 	right := r.run(r.source(config("broker.test")))
-	r.store.await(t, 1)
+	r.store.Await(t, 1)
 	for _, src := range []*running{right, stranger} {
-		if err := src.stop(); err != nil {
+		if err := src.Stop(); err != nil {
 			t.Error(err)
 		}
 	}

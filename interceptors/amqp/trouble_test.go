@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/delaybridge/delaybridge/sinks/sinktest"
 )
@@ -21,21 +22,21 @@ func TestCutOff(t *testing.T) {
 	const total = 3000
 	r.publish(in, numbered(0, total)...)
 	parks := 0
-	r.store.after = func() {
+	r.store.After = func() {
 		if parks++; parks%3 == 0 && parks < 30 { // parked, but not acknowledged
 			wire.Faults().Cut(t)
 		}
 	}
 	src := r.run(r.source(map[string]any{"urls": []string{"amqp://guest:guest@127.0.0.1:1/", r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}, "batch": 100, "prefetch": 250}))
-	r.store.await(t, total)
-	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 })
-	if err := src.stop(); err != nil {
+	r.store.Await(t, total)
+	poll.Until(t, time.Minute, "an empty queue", func() bool { return r.ready(in) == 0 })
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	if n := r.ready(in); n != 0 {
 		t.Errorf("%d messages are left", n)
 	}
-	r.store.wantOnce(t, total)
+	r.wantOnce(total)
 	if src.Report().Duplicates == 0 {
 		t.Error("nothing came twice, so that nothing was tried")
 	}
@@ -51,19 +52,19 @@ func TestKilled(t *testing.T) {
 	const total = 1000
 	r.publish(in, numbered(0, total)...)
 	down := false
-	r.store.after = func() {
+	r.store.After = func() {
 		if !down {
 			down = true
 			wire.Faults().Down(t) // no acknowledgement comes through any more
 		}
 	}
 	first := r.run(r.source(map[string]any{"urls": []string{r.through(wire.Addr(t, r.Addr()))}, "queues": []string{in}}))
-	r.store.until(t, "the first", func() bool { return down })
-	first.stop()
+	r.store.Until(t, "the first", func() bool { return down })
+	first.Stop()
 	r.run(r.source(map[string]any{"queues": []string{in}}))
-	r.store.await(t, total)
-	waitFor(t, "an empty queue", func() bool { return r.ready(in) == 0 })
-	r.store.wantOnce(t, total)
+	r.store.Await(t, total)
+	poll.Until(t, time.Minute, "an empty queue", func() bool { return r.ready(in) == 0 })
+	r.wantOnce(total)
 }
 
 // TestStoreUnreachable: nothing is skipped, rejected or acknowledged while the store
@@ -74,21 +75,21 @@ func TestStoreUnreachable(t *testing.T) {
 	src := r.run(r.source(map[string]any{"queues": []string{in}, "reject_queue": rejects, "prefetch": 20}))
 	published := 0
 	for _, fault := range []error{core.ErrUnavailable, core.ErrFull, core.ErrUnknown, errors.New("unheard of")} {
-		r.store.setFail(fault)
+		r.store.SetFail(fault)
 		r.publish(in, numbered(published, published+50)...)
 		published += 50
-		r.store.mu.Lock()
-		before := r.store.failed
-		r.store.mu.Unlock()
-		r.store.until(t, "some tries", func() bool { return r.store.failed > before+3 })
-		waitFor(t, "30 messages left in the queue, as a prefetch of 20 is in flight", func() bool { return r.ready(in) == 30 })
-		r.store.setFail(nil)
-		r.store.await(t, published)
+		r.store.Lock()
+		before := r.store.Failed
+		r.store.Unlock()
+		r.store.Until(t, "some tries", func() bool { return r.store.Failed > before+3 })
+		poll.Until(t, time.Minute, "30 messages left in the queue, as a prefetch of 20 is in flight", func() bool { return r.ready(in) == 30 })
+		r.store.SetFail(nil)
+		r.store.Await(t, published)
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
-	r.store.wantOnce(t, published)
+	r.wantOnce(published)
 	if report := src.Report(); report.Rejected != 0 || report.Retried == 0 {
 		t.Errorf("%+v", report)
 	}
@@ -99,15 +100,15 @@ func TestStopWhileStoreUnreachable(t *testing.T) {
 	r := newRig(t)
 	in := r.queue(".delayed", nil)
 	r.publish(in, numbered(0, 50)...)
-	r.store.setFail(core.ErrUnavailable)
+	r.store.SetFail(core.ErrUnavailable)
 	made := r.source(map[string]any{"queues": []string{in}})
 	made.parker.Linger = 10 * time.Millisecond
 	src := r.run(made)
-	r.store.until(t, "a try", func() bool { return r.store.failed > 1 })
-	if err := src.stop(); err != nil {
+	r.store.Until(t, "a try", func() bool { return r.store.Failed > 1 })
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
-	waitFor(t, "all back in the queue", func() bool { return r.ready(in) == 50 })
+	poll.Until(t, time.Minute, "all back in the queue", func() bool { return r.ready(in) == 50 })
 }
 
 // TestSilentBroker: a broker that says nothing any more holds nobody back who
@@ -122,11 +123,11 @@ func TestSilentBroker(t *testing.T) {
 	time.Sleep(time.Second)
 	heal()
 	r.publish(in, numbered(0, 1)...)
-	r.store.await(t, 1)
+	r.store.Await(t, 1)
 	heal = wire.Faults().Stall(t)
 	defer heal()
 	began := time.Now()
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > 30*time.Second {
@@ -142,23 +143,23 @@ func TestQueueComesAndGoes(t *testing.T) {
 	in := r.name + ".delayed"
 	src := r.run(r.source(map[string]any{"queues": []string{in, other}}))
 	r.publish(other, numbered(0, 1)...)
-	r.store.await(t, 1)
+	r.store.Await(t, 1)
 	r.queue(".delayed", nil)
 	r.publish(in, numbered(1, 2)...)
-	r.store.await(t, 2)
+	r.store.Await(t, 2)
 	if _, err := r.channel.QueueDelete(in, false, false, false); err != nil {
 		t.Fatal(err)
 	}
 	r.publish(other, numbered(2, 3)...)
-	r.store.await(t, 3)
+	r.store.Await(t, 3)
 	r.queue(".delayed", nil)
 	r.publish(in, numbered(3, 4)...)
-	r.store.await(t, 4)
-	waitFor(t, "a count", func() bool { return src.Report().Lag == 0 })
-	if err := src.stop(); err != nil {
+	r.store.Await(t, 4)
+	poll.Until(t, time.Minute, "a count", func() bool { return src.Report().Lag == 0 })
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
-	r.store.wantOnce(t, 4)
+	r.wantOnce(4)
 }
 
 // TestAlarmAndRestart: a broker that is short of memory holds up what is
@@ -171,9 +172,9 @@ func TestAlarmAndRestart(t *testing.T) {
 	r.publish(other, numbered(0, 10)...)
 	r.MemoryAlarm(true)
 	src := r.run(r.source(map[string]any{"queues": []string{in, other}, "reject_queue": rejects, "confirm_timeout": "300ms"}))
-	r.store.await(t, 10)
-	waitFor(t, "tries", func() bool { return src.Report().Retried > 1 })
-	waitFor(t, "acknowledgements", func() bool { return strings.Contains(r.Ctl("list_queues", "name", "messages"), other+"\t0\n") })
+	r.store.Await(t, 10)
+	poll.Until(t, time.Minute, "tries", func() bool { return src.Report().Retried > 1 })
+	poll.Until(t, time.Minute, "acknowledgements", func() bool { return strings.Contains(r.Ctl("list_queues", "name", "messages"), other+"\t0\n") })
 	r.MemoryAlarm(false)
 	if d := r.take(r.channel, rejects); string(d.Body) != "bad" {
 		t.Errorf("%+v", d)
@@ -182,9 +183,9 @@ func TestAlarmAndRestart(t *testing.T) {
 	r.Start()
 	r.channel = r.open(r.URL())
 	r.publish(other, numbered(10, 20)...)
-	r.store.await(t, 20)
-	if err := src.stop(); err != nil {
+	r.store.Await(t, 20)
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
-	r.store.wantOnce(t, 20)
+	r.wantOnce(20)
 }

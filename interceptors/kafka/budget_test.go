@@ -11,8 +11,11 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // TestBudget: who asks first is served first, what is larger than all passes alone,
@@ -105,12 +108,12 @@ func TestBufferBytes(t *testing.T) { // alone, as it looks at the memory of the 
 	r := newRig(t)
 	topic := r.topic(".delayed", partitions)
 	r.fillLarge(topic, partitions, each, 0)
-	r.store.setFail(errors.New("away"))
+	r.store.SetFail(errors.New("away"))
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	src := r.run(r.source([]string{topic}, map[string]any{"buffer_bytes": allowed}))
-	waitFor(t, "most partitions wait", func() bool {
+	poll.Until(t, 2*time.Minute, "most partitions wait", func() bool {
 		read := src.assigned.All()
 		if len(read) == 0 {
 			return false
@@ -125,7 +128,7 @@ func TestBufferBytes(t *testing.T) { // alone, as it looks at the memory of the 
 	if used := int64(after.HeapAlloc) - int64(before.HeapAlloc); used > 6*allowed {
 		t.Errorf("%d bytes of memory, with %d allowed", used, allowed)
 	}
-	r.store.setFail(nil)
+	r.store.SetFail(nil)
 	wantDifferent(t, r, partitions*each)
 }
 
@@ -133,7 +136,7 @@ func TestBufferBytes(t *testing.T) { // alone, as it looks at the memory of the 
 func wantDifferent(t testing.TB, r *rig, want int) {
 	t.Helper()
 	seen := make(map[string]bool)
-	for _, m := range r.store.await(t, want) {
+	for _, m := range r.store.Await(t, want) {
 		if seen[m.ID] {
 			t.Errorf("%s is parked twice", m.ID)
 		}

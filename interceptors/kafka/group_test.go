@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl/plain"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	kafkaconn "github.com/delaybridge/delaybridge/internal/brokers/kafka"
 )
 
@@ -50,9 +51,9 @@ func TestSilentSeed(t *testing.T) {
 	seed, _ := silent(t)
 	src := r.run(r.source([]string{topic}, hasty(map[string]any{"brokers": append([]string{seed}, r.Addrs()...)})))
 	r.fill(topic, 1, 0, 10)
-	r.store.await(t, 10)
+	r.store.Await(t, 10)
 	r.grow(topic, 2)
-	waitFor(t, "it has both partitions", func() bool { return assigned(src) == 2 })
+	poll.Until(t, 2*time.Minute, "it has both partitions", func() bool { return assigned(src) == 2 })
 	wantOnce(t, r.store, 10)
 }
 
@@ -99,7 +100,7 @@ func TestClosedIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	waitFor(t, "it is forgotten", func() bool {
+	poll.Until(t, 2*time.Minute, "it is forgotten", func() bool {
 		runtime.GC()
 		return made.Value() == nil
 	})
@@ -134,7 +135,7 @@ func TestNothingSharedOut(t *testing.T) {
 	r := newRig(t)
 	topic, later := r.topic(".delayed", 2), r.name+".later"
 	src := r.run(r.source([]string{topic}, nil)) // the leader, as it comes first
-	waitFor(t, "it has both partitions", func() bool { return assigned(src) == 2 })
+	poll.Until(t, 2*time.Minute, "it has both partitions", func() bool { return assigned(src) == 2 })
 	empty := make(chan struct{}, 1)
 	r.stranger(func(g *kafka.Generation) {
 		if len(g.Assignments[topic]) > 0 {
@@ -147,7 +148,7 @@ func TestNothingSharedOut(t *testing.T) {
 	}, topic, later)
 	<-empty
 	r.CreateTopic(later, 1)
-	waitFor(t, "it has one partition", func() bool { return assigned(src) == 1 })
+	poll.Until(t, 2*time.Minute, "it has one partition", func() bool { return assigned(src) == 1 })
 }
 
 // TestShares: they are of the last join, and only if this member has led it.

@@ -20,6 +20,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -38,7 +39,7 @@ func (r *rig) remove(topic string) {
 	if err != nil || answer.Errors[topic] != nil {
 		r.t.Fatal(err, answer)
 	}
-	waitFor(r.t, "the topic is gone", func() bool {
+	poll.Until(r.t, 2*time.Minute, "the topic is gone", func() bool {
 		return !slices.ContainsFunc(r.Addrs(), func(address string) bool { return has(address, topic) })
 	})
 }
@@ -77,7 +78,7 @@ func wantNamed(t testing.TB, r *rig, topic string, want int) {
 	for n := range want {
 		left[topic+"-"+strconv.Itoa(n)] = true
 	}
-	for _, m := range r.store.await(t, want) {
+	for _, m := range r.store.Await(t, want) {
 		if !left[m.ID] {
 			t.Errorf("%s is parked twice, or should not be there", m.ID)
 		}
@@ -96,22 +97,22 @@ func TestTopicRecreated(t *testing.T) {
 	topic := r.topic(".delayed", 1)
 	src := r.run(r.source([]string{topic}, nil))
 	r.fillNamed(topic, 0, 0, 100)
-	r.store.await(t, 100)
-	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
+	r.store.Await(t, 100)
+	poll.Until(t, 2*time.Minute, "that is committed", func() bool { return r.committed(topic) == 100 })
 
 	// One page is being parked and the next waits, so nothing is fetched before
 	// the new topic has its records. Whether the two still get parked is open, so
 	// they are repeats.
-	r.store.setFail(errors.New("away"))
+	r.store.SetFail(errors.New("away"))
 	for end := int64(101); end <= 102; end++ {
 		r.fillNamed(topic, 0, 0, 1)
-		waitFor(t, "it is fetched", func() bool { return src.seen() == end })
+		poll.Until(t, 2*time.Minute, "it is fetched", func() bool { return src.seen() == end })
 	}
 	r.remake(topic, 1)
 	r.fillNamed(topic, 0, 100, 110)
-	r.store.setFail(nil)
-	r.store.await(t, 110)
-	waitFor(t, "it has read the new topic", func() bool { return assigned(src) == 1 && src.position() == 10 })
+	r.store.SetFail(nil)
+	r.store.Await(t, 110)
+	poll.Until(t, 2*time.Minute, "it has read the new topic", func() bool { return assigned(src) == 1 && src.position() == 10 })
 	r.fillNamed(topic, 0, 110, 111)
 	wantNamed(t, r, topic, 111)
 }
@@ -127,19 +128,19 @@ func TestTopicRecreatedWithoutIDs(t *testing.T) {
 			r := newRig(t)
 			topic := r.topic(".delayed", 1)
 			src := r.run(r.source([]string{topic}, map[string]any{"start": start}))
-			waitFor(t, "it reads", func() bool { return assigned(src) == 1 && r.committed(topic) == 0 })
+			poll.Until(t, 2*time.Minute, "it reads", func() bool { return assigned(src) == 1 && r.committed(topic) == 0 })
 			r.fill(topic, 1, 0, 100)
-			r.store.await(t, 100)
-			waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
-			r.store.setFail(errors.New("away")) // so that it is busy meanwhile, and commits to what is there then
+			r.store.Await(t, 100)
+			poll.Until(t, 2*time.Minute, "that is committed", func() bool { return r.committed(topic) == 100 })
+			r.store.SetFail(errors.New("away")) // so that it is busy meanwhile, and commits to what is there then
 			for end := int64(101); end <= 102; end++ {
 				r.fill(topic, 1, int(end)-1, int(end))
-				waitFor(t, "it is fetched", func() bool { return src.seen() == end })
+				poll.Until(t, 2*time.Minute, "it is fetched", func() bool { return src.seen() == end })
 			}
 			r.remake(topic, 1)
 			r.fill(topic, 1, 0, 150)
-			r.store.setFail(nil)
-			waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
+			r.store.SetFail(nil)
+			poll.Until(t, 2*time.Minute, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
 			wantTwice(t, r, 100, 150)
 			if report := src.Report(); report.Duplicates != 0 {
 				t.Errorf("%+v", report)
@@ -152,12 +153,12 @@ func TestTopicRecreatedWithoutIDs(t *testing.T) {
 		topic := r.topic(".delayed", 1)
 		r.fill(topic, 1, 0, 100)
 		src := r.run(r.source([]string{topic}, nil))
-		r.store.await(t, 100)
-		src.stop()
+		r.store.Await(t, 100)
+		src.Stop()
 		r.remake(topic, 1)
 		r.fill(topic, 1, 0, 150)
 		r.run(r.source([]string{topic}, nil))
-		waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
+		poll.Until(t, 2*time.Minute, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
 		wantTwice(t, r, 100, 150)
 	})
 }
@@ -170,16 +171,16 @@ func TestTopicRecreatedWhileStopped(t *testing.T) {
 	topic := r.topic(".delayed", 1)
 	latest := map[string]any{"start": "latest"}
 	src := r.run(r.source([]string{topic}, latest))
-	waitFor(t, "it reads", func() bool { return assigned(src) == 1 && r.committed(topic) == 0 })
+	poll.Until(t, 2*time.Minute, "it reads", func() bool { return assigned(src) == 1 && r.committed(topic) == 0 })
 	r.fillNamed(topic, 0, 0, 5)
-	r.store.await(t, 5)
-	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 5 })
-	src.stop()
+	r.store.Await(t, 5)
+	poll.Until(t, 2*time.Minute, "that is committed", func() bool { return r.committed(topic) == 5 })
+	src.Stop()
 	r.remake(topic, 1)
-	waitFor(t, "the offsets are deleted", func() bool { return r.committed(topic) < 0 })
+	poll.Until(t, 2*time.Minute, "the offsets are deleted", func() bool { return r.committed(topic) < 0 })
 	r.fillNamed(topic, 0, 100, 110) // left out
 	src = r.run(r.source([]string{topic}, latest))
-	waitFor(t, "it is at the end", func() bool { return assigned(src) == 1 && r.committed(topic) == 10 })
+	poll.Until(t, 2*time.Minute, "it is at the end", func() bool { return assigned(src) == 1 && r.committed(topic) == 10 })
 	r.fillNamed(topic, 0, 5, 6)
 	wantNamed(t, r, topic, 6)
 }
@@ -189,9 +190,9 @@ func TestTopicRecreatedWhileStopped(t *testing.T) {
 func wantTwice(t testing.TB, r *rig, twice, end int) {
 	t.Helper()
 	seen := make(map[string]int)
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	for _, m := range r.store.parked {
+	r.store.Lock()
+	defer r.store.Unlock()
+	for _, m := range r.store.Parked {
 		seen[string(m.Body)]++
 	}
 	for n := range end {
@@ -253,18 +254,18 @@ func TestOlderBroker(t *testing.T) {
 	made.settings.DialContext = dialOlder
 	src := r.run(made)
 	r.fill(topic, 1, 0, 100)
-	r.store.await(t, 100)
-	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
+	r.store.Await(t, 100)
+	poll.Until(t, 2*time.Minute, "that is committed", func() bool { return r.committed(topic) == 100 })
 	if note := r.commitOf(topic).Metadata; note != "" {
 		t.Errorf("committed with %q, so the topic has an ID", note)
 	}
-	src.stop()
+	src.Stop()
 	r.remake(topic, 1)
 	r.fill(topic, 1, 0, 50)
 	again := r.source([]string{topic}, nil)
 	again.settings.DialContext = dialOlder
 	r.run(again)
-	waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 50 })
+	poll.Until(t, 2*time.Minute, "it has read the new topic", func() bool { return r.committed(topic) == 50 })
 	wantTwice(t, r, 50, 100)
 }
 
@@ -276,15 +277,15 @@ func TestCommitOfTopicBefore(t *testing.T) {
 	topic := r.topic(".delayed", 1)
 	r.fill(topic, 1, 0, 100)
 	src := r.run(r.source([]string{topic}, nil))
-	r.store.await(t, 100)
-	waitFor(t, "that is committed", func() bool { return r.committed(topic) == 100 })
-	src.stop()
+	r.store.Await(t, 100)
+	poll.Until(t, 2*time.Minute, "that is committed", func() bool { return r.committed(topic) == 100 })
+	src.Stop()
 	before := r.commitOf(topic)
 	r.remake(topic, 1)
 	r.fill(topic, 1, 0, 150)
 	r.commitAs(topic, kafka.OffsetCommit{Offset: 100, Metadata: before.Metadata})
 	r.run(r.source([]string{topic}, map[string]any{"start": "latest"}))
-	waitFor(t, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
+	poll.Until(t, 2*time.Minute, "it has read the new topic", func() bool { return r.committed(topic) == 150 })
 	wantTwice(t, r, 100, 150)
 }
 
@@ -300,23 +301,23 @@ func TestUncleanElection(t *testing.T) {
 	r.createOn("__consumer_offsets", []int{0}, kafka.ConfigEntry{ConfigName: "cleanup.policy", ConfigValue: "compact"}) // the group goes on
 	src := r.run(r.source([]string{topic}, nil))
 	r.fill(topic, 1, 0, 100)
-	r.store.await(t, 100)
+	r.store.Await(t, 100)
 	r.Node(2).Kill()
 	r.fill(topic, 1, 100, 110)
-	r.store.await(t, 110)
-	r.store.setFail(errors.New("away")) // so that nothing is fetched before there is more than it has read
+	r.store.Await(t, 110)
+	r.store.SetFail(errors.New("away")) // so that nothing is fetched before there is more than it has read
 	for end := int64(111); end <= 112; end++ {
 		r.fill(topic, 1, int(end)-1, int(end))
-		waitFor(t, "it is fetched", func() bool { return src.seen() == end })
+		poll.Until(t, 2*time.Minute, "it is fetched", func() bool { return src.seen() == end })
 	}
 	r.Node(1).Kill()
 	r.Node(2).Start()
-	waitFor(t, "the other leads", func() bool { return r.Leader(topic, 0) == 2 })
+	poll.Until(t, 2*time.Minute, "the other leads", func() bool { return r.Leader(topic, 0) == 2 })
 	r.fill(topic, 1, 200, 220) // at the offsets 100 to 119
-	r.store.setFail(nil)
-	waitFor(t, "all is read", func() bool { return r.committed(topic) == 120 })
+	r.store.SetFail(nil)
+	poll.Until(t, 2*time.Minute, "all is read", func() bool { return r.committed(topic) == 120 })
 	seen := make(map[string]int)
-	for _, m := range r.store.await(t, 132) {
+	for _, m := range r.store.Await(t, 132) {
 		seen[string(m.Body)]++
 	}
 	for n := range 220 {
@@ -372,13 +373,13 @@ func TestTopicRecreatedAndLonger(t *testing.T) {
 	}
 	r.run(made)
 	r.fillNamed(topic, 0, 0, 2)
-	r.store.await(t, 2)
+	r.store.Await(t, 2)
 	armed.Store(true)
 	r.remove(topic)
 	<-gone
 	r.CreateTopic(topic, 1)
 	r.fillNamed(topic, 0, 2, 12)
-	r.store.await(t, 12)
+	r.store.Await(t, 12)
 	wantNamed(t, r, topic, 12)
 }
 
@@ -396,9 +397,9 @@ func TestCommittedBeyondEnd(t *testing.T) {
 			r.fillNamed(topic, 0, 10-test.read, 20-test.read)
 			r.commit(topic, 1000)
 			src := r.run(r.source([]string{topic}, map[string]any{"start": test.start}))
-			waitFor(t, "it is at the end", func() bool { return assigned(src) == 1 && src.position() == 10 })
+			poll.Until(t, 2*time.Minute, "it is at the end", func() bool { return assigned(src) == 1 && src.position() == 10 })
 			r.fillNamed(topic, 0, 20, 21)
-			if got := len(r.store.await(t, test.read+1)); got != test.read+1 {
+			if got := len(r.store.Await(t, test.read+1)); got != test.read+1 {
 				t.Errorf("%d messages, want %d", got, test.read+1)
 			}
 		})
@@ -461,13 +462,13 @@ func TestLatestIsForWhatIsThere(t *testing.T) {
 	topic := r.topic(".delayed", 1)
 	r.fillNamed(topic, 0, 0, 10)
 	src := r.run(r.source([]string{topic, r.name + ".later"}, map[string]any{"start": "latest"}))
-	waitFor(t, "it has begun", func() bool { return assigned(src) == 1 && src.position() == 10 })
+	poll.Until(t, 2*time.Minute, "it has begun", func() bool { return assigned(src) == 1 && src.position() == 10 })
 	r.grow(topic, 2)
 	r.fillNamed(topic, 1, 10, 20)
-	r.store.await(t, 10)
+	r.store.Await(t, 10)
 	later := r.topic(".later", 1)
 	r.fillNamed(later, 0, 20, 30)
-	if got := len(r.store.await(t, 20)); got != 20 {
+	if got := len(r.store.Await(t, 20)); got != 20 {
 		t.Errorf("%d messages, want 20", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 )
 
 // TestTooLargeToReject: whatever it is of a record that does not fit into the
@@ -44,8 +45,8 @@ func TestTooLargeToReject(t *testing.T) {
 			t.Errorf("rejected %d: key %q, value of %d bytes, headers %q, want %+v", n, f.key, len(f.value), f.headers, want)
 		}
 	}
-	r.store.await(t, 1)
-	if err := src.stop(); err != nil {
+	r.store.Await(t, 1)
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	if report := src.Report(); report.Rejected != uint64(len(wants)) || report.Parked != 1 || report.Retried != 0 {
@@ -84,13 +85,13 @@ func TestTooLargeToSend(t *testing.T) {
 
 // widest tells the most messages that were parked at once.
 type widest struct {
-	nowhere
+	sourcetest.Nowhere
 	messages int
 }
 
 func (w *widest) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
 	w.messages = max(w.messages, len(messages))
-	return w.nowhere.Park(ctx, messages...)
+	return w.Nowhere.Park(ctx, messages...)
 }
 
 // chunkOn is a chunk of a source that needs no broker.

@@ -3,7 +3,6 @@
 package kafkasource
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,11 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,8 +19,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/core/memstore"
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 )
 
 // rig is a Kafka with topics of its own, and a store that tells what is parked.
@@ -33,7 +28,7 @@ type rig struct {
 	*servers.KafkaCluster
 	t      testing.TB
 	client *kafka.Client
-	store  *spyStore
+	store  *sourcetest.Store
 	name   string
 }
 
@@ -45,7 +40,7 @@ func rigOf(t testing.TB, cluster *servers.KafkaCluster) *rig {
 	t.Helper()
 	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
 	t.Cleanup(transport.CloseIdleConnections)
-	r := &rig{KafkaCluster: cluster, t: t, store: newSpyStore(),
+	r := &rig{KafkaCluster: cluster, t: t, store: sourcetest.NewStore(),
 		client: &kafka.Client{Addr: kafka.TCP(cluster.Addrs()...), Transport: transport, Timeout: 20 * time.Second},
 		name:   fmt.Sprintf("t%d-%d", time.Now().UnixMilli(), rigs.Add(1))}
 	return r
@@ -101,41 +96,16 @@ func (r *rig) interceptor() *core.Interceptor {
 }
 
 func (r *rig) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(testWriter{r.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
-}
-
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(line []byte) (int, error) {
-	w.t.Log(strings.TrimSpace(string(line)))
-	return len(line), nil
+	return slog.New(slog.NewTextHandler(r.t.Output(), nil))
 }
 
 // running is a source at work.
 type running struct {
 	*Source
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error // of Run, when ended is closed
+	*sourcetest.Running
 }
 
-func (r *rig) run(i *Source) *running {
-	ctx, cancel := context.WithCancel(context.Background())
-	made := &running{Source: i, cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(made.ended)
-		made.err = i.Run(ctx)
-	}()
-	r.t.Cleanup(func() { made.stop() })
-	return made
-}
-
-// stop ends a source and returns what Run returned.
-func (r *running) stop() error {
-	r.cancel()
-	<-r.ended
-	return r.err
-}
+func (r *rig) run(i *Source) *running { return &running{i, sourcetest.Start(r.t, i.Run)} }
 
 func (r *rig) produce(topic string, partition int, records ...kafka.Record) {
 	r.t.Helper()
@@ -249,118 +219,4 @@ func asFound(record *protocol.Record) found {
 		f.headers = append(f.headers, core.Header{Name: h.Key, Value: h.Value})
 	}
 	return f
-}
-
-// spyStore is a store in memory that tells what it has been given.
-type spyStore struct {
-	*memstore.Store
-	mu         sync.Mutex
-	parked     []*core.Message // new ones, in order
-	duplicates int
-	fail       error  // instead of parking, while it is set
-	failed     int    // calls
-	after      func() // each Park, before it returns
-	changed    *sync.Cond
-}
-
-func newSpyStore() *spyStore {
-	s := &spyStore{Store: memstore.New(memstore.Config{})}
-	s.changed = sync.NewCond(&s.mu)
-	return s
-}
-
-func (s *spyStore) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.changed.Broadcast()
-	if s.fail != nil {
-		s.failed++
-		receipts := make([]core.Receipt, len(messages))
-		for n, m := range messages {
-			receipts[n] = core.Receipt{ID: m.ID, Sink: m.Sink, Err: s.fail}
-		}
-		return receipts
-	}
-	receipts := s.Store.Park(ctx, messages...)
-	for n, receipt := range receipts {
-		switch {
-		case receipt.Duplicate:
-			s.duplicates++
-		case receipt.Err == nil:
-			s.parked = append(s.parked, clone(messages[n]))
-		}
-	}
-	if s.after != nil {
-		s.after()
-	}
-	return receipts
-}
-
-func clone(m *core.Message) *core.Message {
-	c := *m
-	c.Key, c.Body, c.Headers = bytes.Clone(m.Key), bytes.Clone(m.Body), slices.Clone(m.Headers)
-	for n := range c.Headers {
-		c.Headers[n].Value = bytes.Clone(c.Headers[n].Value)
-	}
-	return &c
-}
-
-// until waits for what ok looks at with the lock held.
-func (s *spyStore) until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	late := time.AfterFunc(120*time.Second, func() { s.changed.Broadcast() })
-	defer late.Stop()
-	deadline := time.Now().Add(119 * time.Second)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long for %s: %d parked, %d duplicates, %d failed calls", what, len(s.parked), s.duplicates, s.failed)
-		}
-		s.changed.Wait()
-	}
-}
-
-// await returns the first want messages that were parked, in order.
-func (s *spyStore) await(t testing.TB, want int) []*core.Message {
-	t.Helper()
-	s.until(t, strconv.Itoa(want)+" messages", func() bool { return len(s.parked) >= want })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.parked)
-}
-
-func (s *spyStore) setFail(err error) {
-	s.mu.Lock()
-	s.fail = err
-	s.mu.Unlock()
-}
-
-// cable is a network that can be cut.
-type cable struct {
-	mu    sync.Mutex
-	conns []net.Conn
-	cut   bool
-}
-
-func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cut {
-		return nil, errors.New("cable is cut")
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err == nil {
-		c.conns = append(c.conns, conn)
-	}
-	return conn, err
-}
-
-func (c *cable) sever() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = true
-	for _, conn := range c.conns {
-		conn.Close()
-	}
 }

@@ -25,19 +25,19 @@ func TestSecured(t *testing.T) {
 			src := r.run(r.source([]string{topic}, safe))
 			for n := range 5 {
 				r.fill(topic, 2, n*100, (n+1)*100)
-				r.store.await(t, (n+1)*100)
+				r.store.Await(t, (n+1)*100)
 				time.Sleep(time.Second) // so that logins run out
 			}
 			r.produce(topic, 0, text("k", "untagged"))
 			r.read(rejects, 1)
-			if err := src.stop(); err != nil {
+			if err := src.Stop(); err != nil {
 				t.Error(err)
 			}
 			wantOnce(t, r.store, 500)
 
 			wrong := map[string]any{"brokers": []string{addr}, "tls": map[string]any{"ca": ca},
 				"sasl": map[string]any{"mechanism": "plain", "username": "reader", "password": "wrong"}}
-			if err := r.run(r.source([]string{topic}, wrong)).stop(); err != nil { // it waits for an operator
+			if err := r.run(r.source([]string{topic}, wrong)).Stop(); err != nil { // it waits for an operator
 				t.Error(err)
 			}
 		})

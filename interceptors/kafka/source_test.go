@@ -16,6 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 )
 
 // soon is a time within max_delay.
@@ -50,7 +51,7 @@ func TestRecordsBecomeMessages(t *testing.T) {
 	}
 	r.produce(topic, 0, all...)
 	src := r.run(r.source([]string{topic}, nil))
-	parked := r.store.await(t, len(records))
+	parked := r.store.Await(t, len(records))
 	for n, one := range records {
 		want := one.want
 		want.Sink, want.Topic = "out", "orders"
@@ -64,7 +65,7 @@ func TestRecordsBecomeMessages(t *testing.T) {
 			t.Errorf("%s: %s", one.name, diff)
 		}
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
 	if report := src.Report(); report.Parked != uint64(len(records)) || report.Rejected+report.Duplicates+report.Retried > 0 {
@@ -112,11 +113,11 @@ func TestRejected(t *testing.T) {
 	if len(got[5].value) != 300<<10 {
 		t.Errorf("the smaller one has a value of %d bytes", len(got[5].value))
 	}
-	parked := r.store.await(t, 1)
+	parked := r.store.Await(t, 1)
 	if string(parked[len(parked)-1].Body) != "good" {
 		t.Errorf("the last one parked is %q", parked[len(parked)-1].Body)
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	if report := src.Report(); report.Rejected != uint64(len(wants)) || report.Parked != 1 {
@@ -141,7 +142,7 @@ func TestUntagged(t *testing.T) {
 	topic := r.topic(".delayed", 1)
 	r.produce(topic, 0, text("k", "v"))
 	r.run(r.source([]string{topic}, map[string]any{"untagged": "delay", "default_delay": "2h", "topic": "{topic}", "trim_suffix": ".delayed"}))
-	m := r.store.await(t, 1)[0]
+	m := r.store.Await(t, 1)[0]
 	if m.Delay != 2*time.Hour || m.Topic != r.name {
 		t.Errorf("parked %+v", m)
 	}
@@ -156,7 +157,7 @@ func TestDelayFromRecord(t *testing.T) {
 	record.Time = sent
 	r.produce(topic, 0, record)
 	r.run(r.source([]string{topic}, map[string]any{"delay_from": "record"}))
-	if m := r.store.await(t, 1)[0]; m.Delay != 0 || !m.DeliverAt.Equal(sent.Add(90*time.Minute)) {
+	if m := r.store.Await(t, 1)[0]; m.Delay != 0 || !m.DeliverAt.Equal(sent.Add(90*time.Minute)) {
 		t.Errorf("parked with delay %s, deliver_at %s", m.Delay, m.DeliverAt)
 	}
 }
@@ -170,14 +171,14 @@ func TestStopsLoudly(t *testing.T) {
 	r.produce(topic, 0, text("b", "bad"))
 	for range 2 { // it does not come to pass by itself
 		src := r.run(r.source([]string{topic}, nil))
-		<-src.ended
-		err := src.err
+		<-src.Ended
+		err := src.Err
 		refused, ok := errors.AsType[*source.RefusedError](err)
 		if !ok || positionOf(refused.ID) != fmt.Sprintf("k:src:%s:0:1", topic) || !strings.Contains(err.Error(), topic) {
 			t.Fatalf("Run returned %v", err)
 		}
 	}
-	if parked := r.store.await(t, 1); len(parked) != 1 {
+	if parked := r.store.Await(t, 1); len(parked) != 1 {
 		t.Errorf("%d parked", len(parked))
 	}
 }
@@ -190,19 +191,19 @@ func TestStoreUnreachable(t *testing.T) {
 	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects}))
 	produced := 0
 	for _, fault := range []error{core.ErrUnavailable, core.ErrFull, core.ErrUnknown, errors.New("unheard of")} {
-		r.store.setFail(fault)
+		r.store.SetFail(fault)
 		for range 50 {
 			r.produce(topic, produced%2, text("k", strconv.Itoa(produced), "delaybridge-delay", "1h"))
 			produced++
 		}
-		r.store.mu.Lock()
-		before := r.store.failed
-		r.store.mu.Unlock()
-		r.store.until(t, "some tries", func() bool { return r.store.failed > before+3 })
-		r.store.setFail(nil)
-		r.store.await(t, produced)
+		r.store.Lock()
+		before := r.store.Failed
+		r.store.Unlock()
+		r.store.Until(t, "some tries", func() bool { return r.store.Failed > before+3 })
+		r.store.SetFail(nil)
+		r.store.Await(t, produced)
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, produced)
@@ -216,13 +217,13 @@ func positionOf(id string) string { return id[:max(strings.LastIndexByte(id, ':'
 
 // wantOnce holds that the bodies 0 to n-1 are parked, once each, and in the
 // order of each partition.
-func wantOnce(t testing.TB, s *spyStore, n int) {
+func wantOnce(t testing.TB, s *sourcetest.Store, n int) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	seen := make(map[string]int)
 	last := make(map[string]int64)
-	for _, m := range s.parked {
+	for _, m := range s.Parked {
 		seen[string(m.Body)]++
 		position := positionOf(m.ID)
 		at := strings.LastIndexByte(position, ':')

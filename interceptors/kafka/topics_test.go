@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // TestMorePartitions: partitions that a topic is given later are read, too.
@@ -17,11 +20,11 @@ func TestMorePartitions(t *testing.T) {
 	topic := r.topic(".delayed", 1)
 	src := r.run(r.source([]string{topic}, nil))
 	r.fill(topic, 1, 0, 10)
-	r.store.await(t, 10)
+	r.store.Await(t, 10)
 	r.grow(topic, 3)
-	waitFor(t, "it has all three", func() bool { return assigned(src) == 3 })
+	poll.Until(t, 2*time.Minute, "it has all three", func() bool { return assigned(src) == 3 })
 	r.fill(topic, 3, 10, 40)
-	r.store.await(t, 40)
+	r.store.Await(t, 40)
 	wantOnce(t, r.store, 40)
 }
 
@@ -65,8 +68,8 @@ func TestMorePartitionsMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := r.run(made)
-	waitFor(t, "it has all three", func() bool { return assigned(src) == 3 })
+	poll.Until(t, 2*time.Minute, "it has all three", func() bool { return assigned(src) == 3 })
 	r.fill(topic, 3, 0, 30)
-	r.store.await(t, 30)
+	r.store.Await(t, 30)
 	wantOnce(t, r.store, 30)
 }

@@ -35,8 +35,8 @@ func TestTransactions(t *testing.T) {
 	b.send(topic, "aborted, too")
 	b.end(false)
 	r.produce(topic, 0, text("k", "4", "delaybridge-delay", "1h"))
-	r.store.await(t, 5)
-	if err := src.stop(); err != nil {
+	r.store.Await(t, 5)
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, 5)

@@ -15,7 +15,9 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 )
 
 // fill produces the bodies from to to-1, spread over partitions.
@@ -45,19 +47,19 @@ func TestRebalance(t *testing.T) {
 	fill := func() { r.fill(topic, partitions, produced, produced+2000); produced += 2000 }
 	fill()
 	first := r.run(r.source([]string{topic}, nil))
-	r.store.await(t, 100)
+	r.store.Await(t, 100)
 	second := r.run(r.source([]string{topic}, nil))
 	fill()
-	waitFor(t, "both have partitions", func() bool { return assigned(first) == 2 && assigned(second) == 2 })
+	poll.Until(t, 2*time.Minute, "both have partitions", func() bool { return assigned(first) == 2 && assigned(second) == 2 })
 	fill()
-	r.store.await(t, produced-1000)
-	if err := first.stop(); err != nil {
+	r.store.Await(t, produced-1000)
+	if err := first.Stop(); err != nil {
 		t.Error(err)
 	}
-	waitFor(t, "one has all partitions", func() bool { return assigned(second) == partitions })
+	poll.Until(t, 2*time.Minute, "one has all partitions", func() bool { return assigned(second) == partitions })
 	fill()
-	r.store.await(t, produced)
-	if err := second.stop(); err != nil {
+	r.store.Await(t, produced)
+	if err := second.Stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, produced)
@@ -66,23 +68,14 @@ func TestRebalance(t *testing.T) {
 	// What was committed at the end is not read again.
 	third := r.run(r.source([]string{topic}, nil))
 	fill()
-	r.store.await(t, produced)
-	waitFor(t, "the third is through", func() bool { return third.Report().Parked+third.Report().Duplicates >= 2000 })
+	r.store.Await(t, produced)
+	poll.Until(t, 2*time.Minute, "the third is through", func() bool { return third.Report().Parked+third.Report().Duplicates >= 2000 })
 	if report := third.Report(); report.Duplicates != 0 {
 		t.Errorf("the third has %+v", report)
 	}
 }
 
 func assigned(r *running) int { return len(r.assigned.All()) }
-
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(120 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long until %s", what)
-		}
-	}
-}
 
 // TestKilled: a member that is gone without a word has parked what it has not
 // committed. The next reads that again, and parks nothing twice.
@@ -91,24 +84,24 @@ func TestKilled(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic(".delayed", 2)
 	victim := r.source([]string{topic}, hasty(nil))
-	var net cable
-	victim.settings.DialContext = net.dial
+	var net sourcetest.Cable
+	victim.settings.DialContext = net.Dial
 	dying := r.run(victim)
-	waitFor(t, "it has partitions", func() bool { return assigned(dying) == 2 })
-	r.store.mu.Lock()
-	r.store.after = func() {
-		if len(r.store.parked) >= 1500 {
-			net.sever() // before Park has returned, so nothing of this is committed
+	poll.Until(t, 2*time.Minute, "it has partitions", func() bool { return assigned(dying) == 2 })
+	r.store.Lock()
+	r.store.After = func() {
+		if len(r.store.Parked) >= 1500 {
+			net.Sever(true) // before Park has returned, so nothing of this is committed
 		}
 	}
-	r.store.mu.Unlock()
+	r.store.Unlock()
 	r.fill(topic, 2, 0, 3000)
-	r.store.await(t, 1500)
-	dying.stop()
+	r.store.Await(t, 1500)
+	dying.Stop()
 	next := r.run(r.source([]string{topic}, hasty(nil)))
-	r.store.await(t, 3000)
-	waitFor(t, "all is read", func() bool { return next.Report().Lag == 0 && next.Report().Parked > 0 })
-	if err := next.stop(); err != nil {
+	r.store.Await(t, 3000)
+	poll.Until(t, 2*time.Minute, "all is read", func() bool { return next.Report().Lag == 0 && next.Report().Parked > 0 })
+	if err := next.Stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, 3000)
@@ -125,12 +118,12 @@ func TestBrokerUnreachable(t *testing.T) {
 	topic := r.topic(".delayed", 2)
 	src := r.run(r.source([]string{topic}, hasty(nil)))
 	r.fill(topic, 2, 0, 1000)
-	r.store.await(t, 1000)
+	r.store.Await(t, 1000)
 	r.Node(0).Kill()
 	r.Node(0).Start()
 	r.fill(topic, 2, 1000, 2000) // some of it maybe twice, as the test's producer tries again
-	waitFor(t, "all is read", func() bool { return src.Report().Lag == 0 && src.ends(r, topic) })
-	if err := src.stop(); err != nil {
+	poll.Until(t, 2*time.Minute, "all is read", func() bool { return src.Report().Lag == 0 && src.ends(r, topic) })
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	wantAllOf(t, r, topic, 2)
@@ -162,7 +155,7 @@ func (r *rig) end(topic string, partition int) (int64, error) {
 func wantAllOf(t testing.TB, r *rig, topic string, partitions int) {
 	t.Helper()
 	parked := make(map[string]bool)
-	for _, m := range r.store.parked {
+	for _, m := range r.store.Parked {
 		parked[positionOf(m.ID)] = true
 	}
 	total := 0
@@ -178,8 +171,8 @@ func wantAllOf(t testing.TB, r *rig, topic string, partitions int) {
 		}
 		total += int(end)
 	}
-	if len(parked) != total || len(r.store.parked) != total {
-		t.Errorf("%d parked, %d different, of %d", len(r.store.parked), len(parked), total)
+	if len(parked) != total || len(r.store.Parked) != total {
+		t.Errorf("%d parked, %d different, of %d", len(r.store.Parked), len(parked), total)
 	}
 }
 
@@ -188,13 +181,13 @@ func TestNotThereYet(t *testing.T) {
 	r := newRig(t)
 	nowhere := r.source([]string{r.name + ".delayed"}, map[string]any{"brokers": []string{"127.0.0.1:1"}})
 	idle := r.run(nowhere)
-	if err := idle.stop(); err != nil {
+	if err := idle.Stop(); err != nil {
 		t.Error(err)
 	}
 	r.run(r.source([]string{r.name + ".delayed"}, nil))
 	topic := r.topic(".delayed", 1)
 	r.fill(topic, 1, 0, 10)
-	r.store.await(t, 10)
+	r.store.Await(t, 10)
 }
 
 // TestOneNotThereYet: a topic that does not exist keeps no other from being read.
@@ -203,18 +196,18 @@ func TestOneNotThereYet(t *testing.T) {
 	there := r.topic(".delayed", 2)
 	src := r.run(r.source([]string{r.name + ".later", there}, nil))
 	r.fill(there, 2, 0, 10)
-	r.store.await(t, 10)
+	r.store.Await(t, 10)
 	later := r.topic(".later", 1)
 	r.fill(later, 1, 10, 20)
-	r.store.await(t, 20)
-	waitFor(t, "three partitions are read", func() bool { return assigned(src) == 3 })
+	r.store.Await(t, 20)
+	poll.Until(t, 2*time.Minute, "three partitions are read", func() bool { return assigned(src) == 3 })
 	wantOnce(t, r.store, 20)
 }
 
 // TestSilentBroker: one that never answers does not keep a source from ending.
 func TestSilentBroker(t *testing.T) {
 	address, taken := silent(t)
-	in := core.NewInterceptor(newSpyStore(), core.Limits{}, &core.Dispatcher{Name: "out"})
+	in := core.NewInterceptor(sourcetest.NewStore(), core.Limits{}, &core.Dispatcher{Name: "out"})
 	src, err := New("src", json.RawMessage(`{"brokers": ["`+address+`"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop", "request_timeout": "10m"}`), in, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -242,11 +235,11 @@ func TestStart(t *testing.T) {
 	r.fill(topic, 1, 0, 10)
 	late := map[string]any{"start": "latest"}
 	src := r.run(r.source([]string{topic}, late))
-	waitFor(t, "it has begun", func() bool { return assigned(src) == 1 && src.position() == 10 })
-	src.stop()
+	poll.Until(t, 2*time.Minute, "it has begun", func() bool { return assigned(src) == 1 && src.position() == 10 })
+	src.Stop()
 	r.produce(topic, 0, text("k", "0", "delaybridge-delay", "1h"))
 	r.run(r.source([]string{topic}, late))
-	r.store.await(t, 1)
+	r.store.Await(t, 1)
 	wantOnce(t, r.store, 1)
 }
 
@@ -276,7 +269,7 @@ func TestCompressed(t *testing.T) {
 		r.produceBatch(topic, 0, compression, text("bomb", strings.Repeat("0", 16<<20), "delaybridge-delay", "1h"), text("innocent", "too", "delaybridge-delay", "1h"))
 	}
 	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects, "max_batch_bytes": 8 << 20}))
-	r.store.await(t, n)
+	r.store.Await(t, n)
 	for _, f := range r.read(rejects, 4) {
 		first, _ := strconv.Atoi(f.header("delaybridge-source-offset"))
 		last, _ := strconv.Atoi(f.header("delaybridge-source-last-offset"))
@@ -284,7 +277,7 @@ func TestCompressed(t *testing.T) {
 			t.Errorf("rejected %q", f.headers)
 		}
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, n)
@@ -302,7 +295,7 @@ func TestLargeBatch(t *testing.T) {
 	large("lost", 6<<20)
 	r.produce(topic, 0, text("k", "1", "delaybridge-delay", "1h"))
 	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": rejects, "fetch_bytes": 1 << 20, "max_batch_bytes": 4 << 20}))
-	r.store.await(t, 2)
+	r.store.Await(t, 2)
 	got := r.read(rejects, 2)
 	if got[0].header("delaybridge-reject-left-out") != "value" || got[0].header("delaybridge-source-offset") != "1" {
 		t.Errorf("first: %q", got[0].headers)
@@ -310,7 +303,7 @@ func TestLargeBatch(t *testing.T) {
 	if got[1].header("delaybridge-source-offset") != "2" || got[1].header("delaybridge-source-last-offset") != "3" || got[1].value != nil {
 		t.Errorf("second: %q", got[1].headers)
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	wantOnce(t, r.store, 2)

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
@@ -19,12 +21,12 @@ func TestCommittedAgain(t *testing.T) {
 	r.fill(topic, 1, 5)
 	r.run(r.source([]string{topic}, nil))
 	r.checkOnce(1, 5)
-	eventually(t, "the commit", func() bool { return r.committed(topic, 0) == 5 })
+	poll.Until(t, time.Minute, "the commit", func() bool { return r.committed(topic, 0) == 5 })
 	fields := map[string]string{"consumerGroup": r.name, "topic": topic, "queueId": "0", "commitOffset": "2"}
 	if _, err := r.wire.ask(t.Context(), r.BrokerAddr(), rocketmq.Command{Code: rocketmq.RequestCommit, Fields: fields}, 0); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the commit once more", func() bool { return r.committed(topic, 0) == 5 })
+	poll.Until(t, time.Minute, "the commit once more", func() bool { return r.committed(topic, 0) == 5 })
 }
 
 // TestMarkedMeanwhile: what a commit could not tell a broker is with the other

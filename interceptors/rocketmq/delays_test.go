@@ -38,7 +38,7 @@ func checkDelays(t *testing.T, r *rig, timers bool) {
 		wants["at"] = core.Message{DeliverAt: time.UnixMilli(soon)}
 		wants["ms"], wants["s"] = core.Message{Delay: 2 * time.Second}, core.Message{Delay: 2 * time.Second}
 	}
-	for _, m := range r.store.await(t, len(wants)) {
+	for _, m := range r.store.Await(t, len(wants)) {
 		want := wants[string(m.Body)]
 		if m.Delay != want.Delay || !m.DeliverAt.Equal(want.DeliverAt) {
 			t.Errorf("%s: due in %s at %s, want in %s at %s", m.Body, m.Delay, m.DeliverAt, want.Delay, want.DeliverAt)

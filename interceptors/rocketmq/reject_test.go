@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
@@ -67,10 +69,10 @@ func TestRejected(t *testing.T) {
 			t.Errorf("%s: the broker has delayed it", name)
 		}
 	}
-	if parked := r.store.await(t, 1); string(parked[0].Body) != "good" || len(parked) > 1 {
+	if parked := r.store.Await(t, 1); string(parked[0].Body) != "good" || len(parked) > 1 {
 		t.Errorf("parked %d, the first %q", len(parked), parked[0].Body)
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	if report := src.Report(); report.Rejected != uint64(len(tests)) || report.Parked != 1 {
@@ -93,7 +95,7 @@ func TestConflict(t *testing.T) {
 	if string(got.body) != "two" || !strings.Contains(got.property["delaybridge-reject-reason"], core.ErrConflict.Error()) {
 		t.Errorf("rejected %q: %q", got.body, got.property)
 	}
-	eventually(t, "the third", func() bool { return src.Report().Duplicates == 1 })
+	poll.Until(t, time.Minute, "the third", func() bool { return src.Report().Duplicates == 1 })
 }
 
 // TestNoRejectTopic: the source ends with an error, has parked what came before,
@@ -114,7 +116,7 @@ func TestNoRejectTopic(t *testing.T) {
 	if got := r.read(rejects, 1)[0]; string(got.body) != "1" {
 		t.Errorf("rejected %q", got.body)
 	}
-	parked := r.store.await(t, 2)
+	parked := r.store.Await(t, 2)
 	if string(parked[0].Body) != "0" || string(parked[1].Body) != "2" {
 		t.Errorf("parked %q and %q", parked[0].Body, parked[1].Body)
 	}
@@ -126,12 +128,12 @@ func TestRejectTopicMissing(t *testing.T) {
 	topic := r.topic("-delayed", 1)
 	r.sendBatch(topic, 0, one{"bad", ""}, one{"good", props("delaybridge-delay", "1h")})
 	src := r.run(r.source([]string{topic}, map[string]any{"reject_topic": r.name + "-rejected"}))
-	eventually(t, "tries", func() bool { return src.Report().Retried >= 2 })
+	poll.Until(t, time.Minute, "tries", func() bool { return src.Report().Retried >= 2 })
 	if offset := r.committed(topic, 0); offset > 0 {
 		t.Errorf("committed %d", offset)
 	}
 	if got := r.read(r.topic("-rejected", 1), 1)[0]; string(got.body) != "bad" {
 		t.Errorf("rejected %q", got.body)
 	}
-	eventually(t, "the commit", func() bool { return r.committed(topic, 0) == 2 })
+	poll.Until(t, time.Minute, "the commit", func() bool { return r.committed(topic, 0) == 2 })
 }

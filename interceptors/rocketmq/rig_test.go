@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
-	"github.com/delaybridge/delaybridge/core/memstore"
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
@@ -27,7 +27,7 @@ type rig struct {
 	*servers.RocketMQCluster
 	t     testing.TB
 	wire  *pool // the test's own connections
-	store *spyStore
+	store *sourcetest.Store
 	sinks []*core.Dispatcher
 	name  string
 }
@@ -39,7 +39,7 @@ func newRig(t testing.TB) *rig { return rigOf(t, servers.SharedRocketMQ(t)) }
 func rigOf(t testing.TB, server *servers.RocketMQCluster) *rig {
 	t.Helper()
 	c := &rocketmq.Cluster{NameServers: server.NameServers(), Timeout: 20 * time.Second, Dial: (&net.Dialer{}).DialContext}
-	r := &rig{RocketMQCluster: server, t: t, store: newSpyStore(), wire: newPool(c, nil),
+	r := &rig{RocketMQCluster: server, t: t, store: sourcetest.NewStore(), wire: newPool(c, nil),
 		sinks: []*core.Dispatcher{{Name: "out"}, {Name: "other"}},
 		name:  fmt.Sprintf("t%d-%d", time.Now().UnixMilli(), rigs.Add(1))}
 	t.Cleanup(r.wire.close)
@@ -88,48 +88,23 @@ func (r *rig) interceptor() *core.Interceptor {
 }
 
 func (r *rig) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(testWriter{r.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
-}
-
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(line []byte) (int, error) {
-	w.t.Log(strings.TrimSpace(string(line)))
-	return len(line), nil
+	return slog.New(slog.NewTextHandler(r.t.Output(), nil))
 }
 
 // running is a source at work.
 type running struct {
 	*Source
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error // of Run, when ended is closed
+	*sourcetest.Running
 }
 
-func (r *rig) run(i *Source) *running {
-	ctx, cancel := context.WithCancel(context.Background())
-	made := &running{Source: i, cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(made.ended)
-		made.err = i.Run(ctx)
-	}()
-	r.t.Cleanup(func() { made.stop() })
-	return made
-}
-
-// stop ends a source and returns what Run returned.
-func (r *running) stop() error {
-	r.cancel()
-	<-r.ended
-	return r.err
-}
+func (r *rig) run(i *Source) *running { return &running{i, sourcetest.Start(r.t, i.Run)} }
 
 // wait returns what Run returned of its own accord.
 func (r *running) wait(t testing.TB) error {
 	t.Helper()
 	select {
-	case <-r.ended:
-		return r.err
+	case <-r.Ended:
+		return r.Err
 	case <-time.After(time.Minute):
 		t.Fatal("the source goes on")
 	}
@@ -230,8 +205,6 @@ func (r *rig) read(topic string, want int) []stored {
 	return all
 }
 
-func newMemstore() *memstore.Store { return memstore.New(memstore.Config{}) }
-
 // committed is the group's offset in a queue; -1 is none.
 func (r *rig) committed(topic string, queue int) int64 {
 	r.t.Helper()
@@ -248,16 +221,4 @@ func (r *rig) committed(topic string, queue int) int64 {
 		r.t.Fatal(err)
 	}
 	return offset
-}
-
-// eventually waits for what only asking can tell.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long for %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -65,7 +65,7 @@ func TestRoundTrip(t *testing.T) {
 		delete(wants, string(got.body))
 		checkDelivered(t, got, want)
 	}
-	for _, m := range r.store.await(t, len(sent)) {
+	for _, m := range r.store.Await(t, len(sent)) {
 		if m.Delay != 0 && m.Delay != 1500*time.Millisecond {
 			t.Errorf("%q parked for %s", m.Body, m.Delay)
 		}

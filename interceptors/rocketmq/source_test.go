@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // soon is a time within max_delay.
@@ -50,7 +51,7 @@ func TestRecordsBecomeMessages(t *testing.T) {
 	r.sendBatch(topic, 0, batch...)
 	stored := r.read(topic, len(records))
 	src := r.run(r.source([]string{topic}, nil))
-	parked := r.store.await(t, len(records))
+	parked := r.store.Await(t, len(records))
 	for n, record := range records {
 		want := record.want
 		want.Sink, want.Topic = "out", "orders"
@@ -61,7 +62,7 @@ func TestRecordsBecomeMessages(t *testing.T) {
 			t.Errorf("%s: %s", record.name, diff)
 		}
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
 	if report := src.Report(); report.Parked != uint64(len(records)) || report.Rejected+report.Duplicates+report.Retried > 0 {
@@ -76,7 +77,7 @@ func TestDelayFromRecord(t *testing.T) {
 	r.sendBatch(topic, 0, one{"v", props("delaybridge-delay", "1h")})
 	stored := r.read(topic, 1)[0].sent()
 	r.run(r.source([]string{topic}, map[string]any{"delay_from": "record"}))
-	if m := r.store.await(t, 1)[0]; m.Delay != 0 || !m.DeliverAt.Equal(stored.Add(time.Hour)) {
+	if m := r.store.Await(t, 1)[0]; m.Delay != 0 || !m.DeliverAt.Equal(stored.Add(time.Hour)) {
 		t.Errorf("stored at %s, parked with delay %s, deliver_at %s", stored, m.Delay, m.DeliverAt)
 	}
 }
@@ -94,7 +95,7 @@ func TestForOtherSinks(t *testing.T) {
 	topic := r.topic("-delayed", 1)
 	r.sendBatch(topic, 0, one{"v", props("a", "1", "delaybridge-delay", "1h", "TAGS", "paid", "KEYS", "k")})
 	r.run(r.source([]string{topic}, map[string]any{"properties": "headers", "topic": "{topic}", "trim_suffix": "-delayed"}))
-	got := r.store.await(t, 1)[0]
+	got := r.store.Await(t, 1)[0]
 	if diff := cmp.Diff(headers("a", "1", "KEYS", "k", "TAGS", "paid"), got.Headers); diff != "" || got.Options != nil {
 		t.Errorf("options %q, headers: %s", got.Options, diff)
 	}
@@ -113,13 +114,13 @@ func TestTags(t *testing.T) {
 	r.send(topic, 0, "none", props("delaybridge-delay", "1h"))
 	src := r.run(r.source([]string{topic}, map[string]any{"tags": []string{"Aa", "dd"}}))
 	var bodies []string
-	for _, m := range r.store.await(t, 3) {
+	for _, m := range r.store.Await(t, 3) {
 		bodies = append(bodies, string(m.Body))
 	}
 	if !slices.Equal(bodies, []string{"0", "3", "4"}) {
 		t.Errorf("parked %q", bodies)
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 }
@@ -138,7 +139,7 @@ func TestUntagged(t *testing.T) {
 		test.settings["group"] = topic
 		r.send(topic, 0, topic, props("a", "1"))
 		r.run(r.source([]string{topic}, test.settings))
-		got := r.store.await(t, n+1)[n]
+		got := r.store.Await(t, n+1)[n]
 		if string(got.Body) != topic || got.Delay != test.want || !got.DeliverAt.IsZero() {
 			t.Errorf("%v: %q due in %s at %s", test.settings, got.Body, got.Delay, got.DeliverAt)
 		}
@@ -153,13 +154,13 @@ func TestLatest(t *testing.T) {
 	topic := r.topic("-delayed", 1)
 	r.send(topic, 0, "before", props("delaybridge-delay", "1h"))
 	src := r.run(r.source([]string{topic}, map[string]any{"start": "latest"}))
-	eventually(t, "a place to begin", func() bool { return r.committed(topic, 0) == 1 })
-	if err := src.stop(); err != nil {
+	poll.Until(t, time.Minute, "a place to begin", func() bool { return r.committed(topic, 0) == 1 })
+	if err := src.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	r.send(topic, 0, "away", props("delaybridge-delay", "1h"))
 	r.run(r.source([]string{topic}, map[string]any{"start": "latest"}))
-	if got := r.store.await(t, 1)[0]; string(got.Body) != "away" {
+	if got := r.store.Await(t, 1)[0]; string(got.Body) != "away" {
 		t.Errorf("parked %q", got.Body)
 	}
 }
@@ -172,10 +173,10 @@ func TestPickUpSpeed(t *testing.T) {
 	topic := r.topic("-delayed", 1)
 	r.run(r.source([]string{topic}, nil))
 	r.send(topic, 0, "first", props("delaybridge-delay", "1h"))
-	r.store.await(t, 1)
+	r.store.Await(t, 1)
 	begin := time.Now()
 	r.send(topic, 0, "second", props("delaybridge-delay", "1h"))
-	r.store.await(t, 2)
+	r.store.Await(t, 2)
 	if took := time.Since(begin); took > 12*time.Second {
 		t.Errorf("picked up after %s", took)
 	}

@@ -4,10 +4,8 @@ package rocketmqsource
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +15,9 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/journal"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
+	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
@@ -46,7 +46,7 @@ func (r *rig) fillFrom(topic string, queues, from, n int) {
 func (r *rig) checkOnce(queues, n int) {
 	r.t.Helper()
 	next := make([]int, queues)
-	for _, m := range r.store.await(r.t, queues*n) {
+	for _, m := range r.store.Await(r.t, queues*n) {
 		var queue, number int
 		if _, err := fmt.Sscanf(string(m.Body), "%d/%d", &queue, &number); err != nil {
 			r.t.Fatal(err)
@@ -66,26 +66,26 @@ func (r *rig) checkOnce(queues, n int) {
 func TestStoreTrouble(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic("-delayed", 2)
-	r.store.setFail(core.ErrUnavailable)
+	r.store.SetFail(core.ErrUnavailable)
 	src := r.run(r.source([]string{topic}, nil))
 	const many = 3000
 	r.fill(topic, 2, many)
-	r.store.until(t, "tries", func() bool { return r.store.failed >= 8 })
+	r.store.Until(t, "tries", func() bool { return r.store.Failed >= 8 })
 	for queue := range 2 {
 		if offset := r.committed(topic, queue); offset > 0 {
 			t.Errorf("committed %d of queue %d while the store was unreachable", offset, queue)
 		}
 	}
-	r.store.setFail(nil)
+	r.store.SetFail(nil)
 	r.checkOnce(2, many)
 	for queue := range 2 {
-		eventually(t, "the commit", func() bool { return r.committed(topic, queue) == many })
+		poll.Until(t, time.Minute, "the commit", func() bool { return r.committed(topic, queue) == many })
 	}
-	eventually(t, "all to be counted", func() bool { return src.Report().Lag == 0 })
+	poll.Until(t, time.Minute, "all to be counted", func() bool { return src.Report().Lag == 0 })
 	if report := src.Report(); report.Duplicates != 0 || report.Retried == 0 {
 		t.Errorf("%+v", report)
 	}
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 }
@@ -100,7 +100,7 @@ func TestBackpressure(t *testing.T) {
 			b.add(ctx, page{messages: make([]byte, maxPageBytes/4), next: n})
 		}
 	})
-	eventually(t, "a full backlog", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.bytes >= maxPageBytes })
+	poll.Until(t, time.Minute, "a full backlog", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.bytes >= maxPageBytes })
 	var next int64
 	for range 3 {
 		pages := b.takeAll(ctx)
@@ -121,35 +121,6 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
-// cable is a network that can be cut.
-type cable struct {
-	mu    sync.Mutex
-	conns []net.Conn
-	cut   bool
-}
-
-func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cut {
-		return nil, errors.New("cable is cut")
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err == nil {
-		c.conns = append(c.conns, conn)
-	}
-	return conn, err
-}
-
-func (c *cable) sever(forGood bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = forGood
-	for _, conn := range c.conns {
-		conn.Close()
-	}
-}
-
 // TestKilled: what was parked but not committed is read again by the next
 // instance, and known.
 func TestKilled(t *testing.T) {
@@ -158,25 +129,25 @@ func TestKilled(t *testing.T) {
 	topic := r.topic("-delayed", 1)
 	const many = 300
 	r.fill(topic, 1, many)
-	var wire cable
+	var wire sourcetest.Cable
 	first := r.source([]string{topic}, map[string]any{"batch": 100})
-	first.settings.cluster.Dial = wire.dial
-	r.store.after = func() { wire.sever(true) }
+	first.settings.cluster.Dial = wire.Dial
+	r.store.After = func() { wire.Sever(true) }
 	killed := r.run(first)
-	r.store.await(t, 1)
-	if err := killed.stop(); err != nil {
+	r.store.Await(t, 1)
+	if err := killed.Stop(); err != nil {
 		t.Error(err)
 	}
-	r.store.mu.Lock()
-	r.store.after = nil
-	r.store.mu.Unlock()
+	r.store.Lock()
+	r.store.After = nil
+	r.store.Unlock()
 	if offset := r.committed(topic, 0); offset > 0 {
 		t.Fatalf("committed %d: nothing will be read again", offset)
 	}
 	second := r.run(r.source([]string{topic}, nil))
 	r.checkOnce(1, many)
 	before := killed.Report().Parked
-	eventually(t, "all to be counted", func() bool {
+	poll.Until(t, time.Minute, "all to be counted", func() bool {
 		again := second.Report()
 		return again.Duplicates == before && before+again.Parked >= many
 	})
@@ -189,13 +160,13 @@ func TestKilled(t *testing.T) {
 func TestCut(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic("-delayed", 2)
-	var wire cable
+	var wire sourcetest.Cable
 	src := r.source([]string{topic}, map[string]any{"batch": 50})
-	src.settings.cluster.Dial = wire.dial
+	src.settings.cluster.Dial = wire.Dial
 	calls := 0
-	r.store.after = func() {
+	r.store.After = func() {
 		if calls++; calls%10 == 0 {
-			wire.sever(false)
+			wire.Sever(false)
 		}
 	}
 	const many = 2000
@@ -203,7 +174,7 @@ func TestCut(t *testing.T) {
 	r.run(src)
 	r.checkOnce(2, many)
 	for queue := range 2 {
-		eventually(t, "the commit", func() bool { return r.committed(topic, queue) == many })
+		poll.Until(t, time.Minute, "the commit", func() bool { return r.committed(topic, queue) == many })
 	}
 }
 
@@ -214,27 +185,27 @@ func TestMembers(t *testing.T) {
 	r := newRig(t)
 	topic := r.topic("-delayed", 4)
 	first := r.run(r.source([]string{topic}, nil))
-	eventually(t, "all queues", func() bool { return len(first.read()) == 4 })
+	poll.Until(t, time.Minute, "all queues", func() bool { return len(first.read()) == 4 })
 	second := r.run(r.source([]string{topic}, nil))
-	eventually(t, "a fair share", func() bool { return len(first.read()) == 2 && len(second.read()) == 2 })
+	poll.Until(t, time.Minute, "a fair share", func() bool { return len(first.read()) == 2 && len(second.read()) == 2 })
 	const half = 500
 	r.fill(topic, 4, half)
 	r.checkOnce(4, half)
 	// What is parked is counted only then.
-	eventually(t, "both to have parked half of it", func() bool {
+	poll.Until(t, time.Minute, "both to have parked half of it", func() bool {
 		a, b := first.Report(), second.Report()
 		return a.Parked == 2*half && b.Parked == 2*half && a.Lag == 0 && b.Lag == 0
 	})
 	for queue := range 4 {
-		eventually(t, "the commit", func() bool { return r.committed(topic, queue) == half })
+		poll.Until(t, time.Minute, "the commit", func() bool { return r.committed(topic, queue) == half })
 	}
-	if err := first.stop(); err != nil {
+	if err := first.Stop(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the take-over", func() bool { return len(second.read()) == 4 })
+	poll.Until(t, time.Minute, "the take-over", func() bool { return len(second.read()) == 4 })
 	r.fillFrom(topic, 4, half, half)
 	r.checkOnce(4, 2*half)
-	eventually(t, "the other to have parked the rest", func() bool { return second.Report().Parked >= 6*half })
+	poll.Until(t, time.Minute, "the other to have parked the rest", func() bool { return second.Report().Parked >= 6*half })
 	if got := second.Report(); got.Duplicates > 0 || got.Parked != 6*half {
 		t.Errorf("%+v", got)
 	}
@@ -256,10 +227,10 @@ func TestOffsetLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.run(r.source([]string{topic}, nil))
-	eventually(t, "another offset", func() bool { return r.committed(topic, 0) <= 5 })
+	poll.Until(t, time.Minute, "another offset", func() bool { return r.committed(topic, 0) <= 5 })
 	r.send(topic, 0, "next", props("delaybridge-deliver-at", soon.Format(time.RFC3339)))
-	r.store.until(t, "the next", func() bool {
-		return slices.ContainsFunc(r.store.parked, func(m *core.Message) bool { return string(m.Body) == "next" })
+	r.store.Until(t, "the next", func() bool {
+		return slices.ContainsFunc(r.store.Parked, func(m *core.Message) bool { return string(m.Body) == "next" })
 	})
 }
 
@@ -271,7 +242,7 @@ func TestNamespace(t *testing.T) {
 	r.send("ns%"+r.name+"-delayed", 0, "good", props("delaybridge-delay", "1h"))
 	r.send("ns%"+r.name+"-delayed", 0, "bad", "")
 	r.run(r.source([]string{r.name + "-delayed"}, map[string]any{"namespace": "ns", "topic": "{topic}", "trim_suffix": "-delayed", "reject_topic": r.name + "-rejected"}))
-	if got := r.store.await(t, 1)[0]; got.Topic != r.name || !strings.HasPrefix(got.ID, "r:src:"+r.name+"-delayed:") {
+	if got := r.store.Await(t, 1)[0]; got.Topic != r.name || !strings.HasPrefix(got.ID, "r:src:"+r.name+"-delayed:") {
 		t.Errorf("topic %s, id %s", got.Topic, got.ID)
 	}
 	if got := r.read("ns%"+r.name+"-rejected", 1)[0]; string(got.body) != "bad" || got.property["delaybridge-source-topic"] != r.name+"-delayed" {
@@ -286,14 +257,14 @@ func TestTopicAppears(t *testing.T) {
 	first := r.topic("-delayed", 1)
 	src := r.run(r.source([]string{first, r.name + "-late"}, nil))
 	r.fill(first, 1, 10)
-	r.store.await(t, 10) // although the other topic is missing
+	r.store.Await(t, 10) // although the other topic is missing
 	late := r.topic("-late", 1)
 	r.send(late, 0, "late", props("delaybridge-delay", "1h"))
-	r.store.await(t, 11)
+	r.store.Await(t, 11)
 	r.CreateTopic(late, 3)
-	eventually(t, "the new queues", func() bool { return len(src.read()) == 4 })
+	poll.Until(t, time.Minute, "the new queues", func() bool { return len(src.read()) == 4 })
 	r.send(late, 2, "grown", props("delaybridge-delay", "1h"))
-	if got := r.store.await(t, 12)[11]; string(got.Body) != "grown" {
+	if got := r.store.Await(t, 12)[11]; string(got.Body) != "grown" {
 		t.Errorf("parked %q", got.Body)
 	}
 }
@@ -316,23 +287,23 @@ func TestLogin(t *testing.T) {
 	}
 	wrong := r.run(refused)
 	admin["reject_topic"] = rejects
-	eventually(t, "a refusal in the log", func() bool { return strings.Contains(said.String(), "can't join the consumer group") })
+	poll.Until(t, time.Minute, "a refusal in the log", func() bool { return strings.Contains(said.String(), "can't join the consumer group") })
 	if report := wrong.Report(); report.Parked > 0 || report.Rejected > 0 {
 		t.Errorf("with a wrong secret: %+v", report)
 	}
-	if err := wrong.stop(); err != nil {
+	if err := wrong.Stop(); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(said.String(), "secret") {
 		t.Errorf("the log has the secret: %s", said.String())
 	}
 	src := r.run(r.source([]string{topic}, admin))
-	r.store.await(t, 1)
+	r.store.Await(t, 1)
 	if got := r.read(rejects, 1)[0]; string(got.body) != "bad" {
 		t.Errorf("rejected %q", got.body)
 	}
-	eventually(t, "the commit", func() bool { return r.committed(topic, 0) == 2 })
-	if err := src.stop(); err != nil {
+	poll.Until(t, time.Minute, "the commit", func() bool { return r.committed(topic, 0) == 2 })
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 }
@@ -344,21 +315,21 @@ func TestBrokerKilled(t *testing.T) {
 	r := rigOf(t, servers.RocketMQ(t, servers.RocketMQOptions{Version: servers.RocketMQ4}))
 	t.Run("delays of its own", func(t *testing.T) { checkDelays(t, r, false) })
 	topic := r.topic("-delayed", 2)
-	r.store = newSpyStore()
+	r.store = sourcetest.NewStore()
 	src := r.run(r.source([]string{topic}, map[string]any{"request_timeout": "1s", "group": r.name + "-2"}))
 	const half = 500
 	r.fill(topic, 2, half)
 	r.checkOnce(2, half)
 	r.Broker().Kill()
 	r.Broker().Start()
-	eventually(t, "the topic", func() bool { return r.HasTopic(topic) })
+	poll.Until(t, time.Minute, "the topic", func() bool { return r.HasTopic(topic) })
 	r.fillFrom(topic, 2, half, half)
 	r.checkOnce(2, 2*half)
-	if err := src.stop(); err != nil {
+	if err := src.Stop(); err != nil {
 		t.Error(err)
 	}
 	again := r.run(r.source([]string{topic}, map[string]any{"group": r.name + "-3"})) // a group that has read nothing
-	eventually(t, "duplicates", func() bool { return again.Report().Duplicates == 4*half })
+	poll.Until(t, time.Minute, "duplicates", func() bool { return again.Report().Duplicates == 4*half })
 	if got := again.Report().Parked; got != 0 {
 		t.Errorf("parked %d again", got)
 	}
