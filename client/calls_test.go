@@ -16,6 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/client"
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 )
 
@@ -229,19 +230,13 @@ func TestStats(t *testing.T) {
 
 func awaitDead(t *testing.T, c *client.Client, id string, attempt int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	poll.Until(t, time.Minute, id+" is dead", func() bool {
 		e, err := c.Get(context.Background(), client.Ref{ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.State == client.Dead && e.Attempt == attempt {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is %+v", id, e)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return e.State == client.Dead && e.Attempt == attempt
+	})
 }
 
 // TestStandardLibraryOnly: whoever imports the client gets nothing with it.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -79,7 +80,7 @@ func (f *fleet) produce(o *origin, number int, due time.Time) {
 func (f *fleet) awaitDelivered(source string, number int) {
 	f.t.Helper()
 	want := fmt.Sprintf(`{"name":"number","value":"%d"}`, number)
-	eventually(f.t, plainLimit, fmt.Sprintf("record %d of %s is delivered", number, source), func() bool { return f.printed(want) })
+	poll.Until(f.t, plainLimit, fmt.Sprintf("record %d of %s is delivered", number, source), func() bool { return f.printed(want) })
 }
 
 func (f *fleet) printed(want string) bool {
@@ -97,8 +98,8 @@ func (f *fleet) awaitPosted() {
 	for _, i := range f.instances {
 		f.posts++
 		id := fmt.Sprintf("posted-%d", f.posts)
-		eventually(f.t, answersIn, "it is accepted", func() bool { return i.post(id, 0) })
-		eventually(f.t, plainLimit, id+" is delivered", func() bool { return f.printed(id) })
+		poll.Until(f.t, answersIn, "it is accepted", func() bool { return i.post(id, 0) })
+		poll.Until(f.t, plainLimit, id+" is delivered", func() bool { return f.printed(id) })
 	}
 }
 
@@ -107,7 +108,7 @@ func (f *fleet) awaitStopped(source string) {
 	f.t.Helper()
 	for _, i := range f.instances {
 		var trouble string
-		eventually(f.t, plainLimit, source+" has stopped", func() bool {
+		poll.Until(f.t, plainLimit, source+" has stopped", func() bool {
 			var answer struct {
 				Sources []struct{ Source, State, Trouble string }
 			}
@@ -125,7 +126,7 @@ func (f *fleet) awaitStopped(source string) {
 			Ready   bool
 			Sources map[string]string
 		}
-		eventually(f.t, answersIn, "it is ready", func() bool { return i.get("/readyz", &ready) == nil })
+		poll.Until(f.t, answersIn, "it is ready", func() bool { return i.get("/readyz", &ready) == nil })
 		if !ready.Ready || ready.Sources[source] != "stopped" {
 			f.t.Errorf("readiness is %+v", ready)
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -114,9 +115,7 @@ func (i *instance) text(path string) string {
 // await waits for longer than it takes until a plugin that is quarantined is tried again.
 func (i *instance) await(what string, holds func() bool) {
 	i.t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			i.t.Fatalf("there is no %s:\n%s", what, i.logs)
-		}
+	if !poll.Holds(3*time.Minute, holds) {
+		i.t.Fatalf("there is no %s:\n%s", what, i.logs)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -36,7 +37,7 @@ func (r *trial) killed(broker server, addr string) {
 	r.Helper()
 	r.during("killed", func() {
 		broker.Kill()
-		eventually(r.T, recoverIn, "the sink pauses", func() bool { return r.bridge.stats("broker").Paused != "" })
+		poll.Until(r.T, recoverIn, "the sink pauses", func() bool { return r.bridge.stats("broker").Paused != "" })
 		dials := r.countDials(addr, deadFor)
 		r.Logf("%.1f connections a second were tried to a dead broker", dials)
 		if dials > maxDials {
@@ -52,7 +53,7 @@ func (r *trial) blocked(what string, alarm func(on bool)) {
 	r.Helper()
 	r.during(what, func() {
 		alarm(true)
-		eventually(r.T, recoverIn, "the sink pauses", func() bool { return r.bridge.stats("broker").Paused != "" })
+		poll.Until(r.T, recoverIn, "the sink pauses", func() bool { return r.bridge.stats("broker").Paused != "" })
 		time.Sleep(blockedFor)
 	})
 	alarm(false)
@@ -95,13 +96,13 @@ func (r *trial) missing(what string, other *target, options map[string]string, f
 		m := other.message(id)
 		m.Options = options
 		l.post(r.T, r.bridge, []accepted{m})
-		eventually(r.T, recoverIn, id+" is held back", func() bool {
+		poll.Until(r.T, recoverIn, id+" is held back", func() bool {
 			s := r.standing(id)
 			return s.State == core.Retrying && s.Reason == core.TopicBlocked.String()
 		})
 	}
 	before := r.bridge.stats("broker").Done
-	eventually(r.T, recoverIn, "a topic that is "+what+" has not paused the sink, and messages to other topics go on", func() bool {
+	poll.Until(r.T, recoverIn, "a topic that is "+what+" has not paused the sink, and messages to other topics go on", func() bool {
 		s := r.bridge.stats("broker")
 		return s.Paused == "" && s.Done.Delivered > before.Delivered+100
 	})
@@ -132,10 +133,11 @@ func (r *trial) dies(m accepted) {
 	r.Helper()
 	newLedger(r.target).post(r.T, r.bridge, []accepted{m})
 	var s standing
-	for deadline := time.Now().Add(recoverIn); s.State != core.Dead && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	poll.Until(r, recoverIn, m.ID+" is a dead letter", func() bool {
 		s = r.standing(m.ID)
-	}
-	if s.State != core.Dead || s.Reason != core.Permanent.String() {
+		return s.State == core.Dead
+	})
+	if s.Reason != core.Permanent.String() {
 		r.Errorf("%s is not a dead letter for good: %+v", m.ID, s)
 	}
 }

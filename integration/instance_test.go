@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // binary builds the one binary, once for all tests of the package.
@@ -189,7 +191,7 @@ func (i *instance) stats(sink string) sinkStats {
 	var answer struct {
 		Sinks []sinkStats `json:"sinks"`
 	}
-	eventually(i.t, answersIn, "the stats are told", func() bool { return i.get("/v1/stats", &answer) == nil })
+	poll.Until(i.t, answersIn, "the stats are told", func() bool { return i.get("/v1/stats", &answer) == nil })
 	for _, s := range answer.Sinks {
 		if s.Sink == sink {
 			return s
@@ -201,13 +203,3 @@ func (i *instance) stats(sink string) sinkStats {
 
 // answersIn is when an instance on a busy machine has answered at last.
 const answersIn = 90 * time.Second
-
-// eventually polls until holds does, or fails the test.
-func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
-}

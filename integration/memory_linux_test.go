@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -58,7 +59,7 @@ sinks: {orders: {type: console, config: {format: json}}}
 // works checks that the instance still does what it is for.
 func (i *instance) works() {
 	i.t.Helper()
-	eventually(i.t, answersIn, "a message is accepted", func() bool { return i.post("still-there", time.Hour) })
+	poll.Until(i.t, answersIn, "a message is accepted", func() bool { return i.post("still-there", time.Hour) })
 	i.stop()
 }
 
@@ -177,7 +178,7 @@ func TestRequestsThatDoNotEnd(t *testing.T) {
 	}
 	var ready struct{ Ready bool }
 	for range 20 {
-		eventually(t, answersIn, "health is told", func() bool { return i.get("/readyz", &ready) == nil && ready.Ready })
+		poll.Until(t, answersIn, "health is told", func() bool { return i.get("/readyz", &ready) == nil && ready.Ready })
 	}
 	cancel()
 	group.Wait()

@@ -19,6 +19,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -136,7 +137,7 @@ func (i *instance) wantRetries(t *testing.T, accepted, republished, duplicates i
 			State                        string
 		}
 	}
-	eventually(t, answersIn, "the stats are told", func() bool { return i.get("/v1/stats", &answer) == nil })
+	poll.Until(t, answersIn, "the stats are told", func() bool { return i.get("/v1/stats", &answer) == nil })
 	if s := answer.Sinks[0].Done; s.Accepted != accepted || s.Republished != republished {
 		t.Errorf("sink: %+v", s)
 	}
@@ -158,7 +159,7 @@ func TestRabbitMQRetry(t *testing.T) {
 		"retries": {"amqp", map[string]any{"urls": []string{server.URL()}, "exchanges": []map[string]any{{"name": orders + ".delayed", "to": orders}},
 			"on_bad_record": "stop", "sink": "broker"}}}), output(t))
 	channel := rabbitChannel(t, server.URL())
-	eventually(t, answersIn, "the exchange is there", func() bool {
+	poll.Until(t, answersIn, "the exchange is there", func() bool {
 		_, err := rabbitLength(server.URL(), "delaybridge."+orders+".delayed")
 		return err == nil
 	})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -65,22 +66,18 @@ sinks: {orders: {type: console, config: {format: json}}}
 }
 
 // awaitAll waits until every accepted message has been delivered.
-func awaitAll(t *testing.T, path string, accepted map[string]bool) map[string][]delivery {
+func awaitAll(t *testing.T, path string, accepted map[string]bool) (seen map[string][]delivery) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		seen, missing := deliveries(t, path), 0
+	poll.Until(t, 3*time.Minute, "all that was accepted is delivered", func() bool {
+		seen = deliveries(t, path)
 		for id := range accepted {
 			if len(seen[id]) == 0 {
-				missing++
+				return false
 			}
 		}
-		if missing == 0 {
-			return seen
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d accepted messages were not delivered", missing, len(accepted))
-		}
-	}
+		return true
+	})
+	return seen
 }
 
 func checkDeliveries(t *testing.T, accepted map[string]bool, seen map[string][]delivery, kills int) {

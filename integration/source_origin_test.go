@@ -18,6 +18,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -183,11 +184,7 @@ func rocketOrigin(t *testing.T) *origin {
 	}
 	t.Cleanup(func() { client.Shutdown() })
 	produce := func(batch []accepted) (err error) {
-		for deadline := time.Now().Add(writtenIn); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-			if err = rocketSend(client, topic, batch); err == nil {
-				return nil
-			}
-		}
+		poll.Holds(writtenIn, func() bool { err = rocketSend(client, topic, batch); return err == nil })
 		return err
 	}
 	left := func() (int64, error) { return rocketLag(t, cluster.NameServers()[0], group) }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -149,7 +150,7 @@ func (p *passage) kill(t *testing.T) {
 
 func (p *passage) check(t *testing.T, l *ledger, arrivals <-chan arrival) {
 	t.Helper()
-	eventually(t, recoverIn, "nothing is parked any more", func() bool {
+	poll.Until(t, recoverIn, "nothing is parked any more", func() bool {
 		s := p.bridges[0].stats("broker")
 		if s.Dead != 0 {
 			t.Fatalf("%d messages are dead", s.Dead)
@@ -157,7 +158,7 @@ func (p *passage) check(t *testing.T, l *ledger, arrivals <-chan arrival) {
 		return s.Scheduled == 0 && s.Due == 0
 	})
 	// What a killed instance has parked and not acknowledged, another reads again.
-	eventually(t, recoverIn, "all is acknowledged in the origin", func() bool { return p.left(t) == 0 })
+	poll.Until(t, recoverIn, "all is acknowledged in the origin", func() bool { return p.left(t) == 0 })
 	for _, b := range p.bridges {
 		b.stop()
 	}
@@ -180,7 +181,7 @@ func (p *passage) check(t *testing.T, l *ledger, arrivals <-chan arrival) {
 // left is what the origin tells of that, as soon as it answers.
 func (p *passage) left(t *testing.T) (left int64) {
 	t.Helper()
-	eventually(t, answersIn, "the origin tells what it has left", func() bool {
+	poll.Until(t, answersIn, "the origin tells what it has left", func() bool {
 		var err error
 		if left, err = p.from.left(); err != nil {
 			t.Logf("ask what is left: %v", err)

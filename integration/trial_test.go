@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/delaybridge/delaybridge/integration/stall"
 )
@@ -121,7 +122,7 @@ func (r *trial) during(what string, fault func()) {
 	fault()
 	ended := time.Now()
 	r.faults = append(r.faults, span{what, began, ended})
-	eventually(r.T, recoverIn, "the other sink is up to date", func() bool { return r.bridge.stats("other").Due < caughtUp })
+	poll.Until(r.T, recoverIn, "the other sink is up to date", func() bool { return r.bridge.stats("other").Due < caughtUp })
 	hiccup := stop() + stopRedis()
 	before, during := r.otherLateness(calm, began), r.otherLateness(began, ended)
 	r.Logf("%s: the other sink's lateness p99 was %s before and %s during it, the hiccups of the machine and of Redis up to %s", what,
@@ -151,7 +152,7 @@ func (r *trial) otherLateness(from, to time.Time) []time.Duration {
 // recovered waits until the broker's sink has caught up.
 func (r *trial) recovered() {
 	r.Helper()
-	eventually(r.T, recoverIn, "the sink has caught up", func() bool {
+	poll.Until(r.T, recoverIn, "the sink has caught up", func() bool {
 		s := r.bridge.stats("broker")
 		return s.Paused == "" && s.Due < caughtUp
 	})
@@ -165,7 +166,7 @@ func (r *trial) finish() time.Duration {
 	l.accepted = maps.Clone(r.accepted)
 	arrivals := r.target.consume(r.T)
 	l.gather(r.T, arrivals, gatherIn)
-	eventually(r.T, recoverIn, "the other sink has delivered all", func() bool {
+	poll.Until(r.T, recoverIn, "the other sink has delivered all", func() bool {
 		return len(deliveries(r.T, r.out.Name())) == len(r.others)
 	})
 	r.bridge.stop()

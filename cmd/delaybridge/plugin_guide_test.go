@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -119,9 +120,7 @@ func (g guided) seesDelivery(blocks map[string]string) {
 	g.env = append(g.env, envURL+"="+dev.await(`^  http   (http://\S+)$`))
 	g.sh(blocks["send"])
 	var out []byte
-	for deadline := time.Now().Add(time.Minute); len(out) == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		out, _ = g.command(blocks["look"]).Output()
-	}
+	poll.Holds(time.Minute, func() bool { out, _ = g.command(blocks["look"]).Output(); return len(out) > 0 })
 	var line struct {
 		Body    []byte `json:"body_base64"`
 		Headers []any

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -200,13 +201,13 @@ func TestSecondSignal(t *testing.T) {
 	}
 	dev.signal(syscall.SIGTERM)
 	// The first has been seen when no one can connect any more.
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	poll.Until(t, time.Minute, "no one can connect", func() bool {
 		probe, err := net.Dial("tcp", addr)
-		if err != nil {
-			break
+		if err == nil {
+			probe.Close()
 		}
-		probe.Close()
-	}
+		return err != nil
+	})
 	dev.signal(syscall.SIGTERM)
 	if code := dev.end(); code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
@@ -311,9 +312,7 @@ func TestServe(t *testing.T) {
 	if code := client(url, token, "deliver-now", "x"); code != exitOK {
 		t.Fatalf("deliver-now: code %d", code)
 	}
-	for deadline := time.Now().Add(time.Minute); !delivered(t, url, token) && time.Now().Before(deadline); {
-		time.Sleep(20 * time.Millisecond)
-	}
+	poll.Until(t, time.Minute, "it is delivered", func() bool { return delivered(t, url, token) })
 	second.signal(syscall.SIGTERM)
 	if code := second.end(); code != exitOK {
 		t.Errorf("exit code %d after SIGTERM:\n%s", code, &second.seen)

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 func TestMain(m *testing.M) {
@@ -82,16 +83,9 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := ts.Exec(args[0], args[1:]...)
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("%s still fails: %v", strings.Join(args, " "), err)
-		}
-		time.Sleep(20 * time.Millisecond)
+	var err error
+	if !poll.Holds(time.Minute, func() bool { err = ts.Exec(args[0], args[1:]...); return err == nil }) {
+		ts.Fatalf("%s still fails: %v", strings.Join(args, " "), err)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // bridge is one place for a process of `delaybridge serve`: the nemesis ends the
@@ -149,13 +151,11 @@ func (b *bridge) awaitEnd(within time.Duration) bool {
 
 // awaitStopped tells whether the process was stopped by SIGSTOP in time.
 func (b *bridge) awaitStopped(within time.Duration) bool {
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	return poll.Holds(within, func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
-		if _, rest, ok := strings.Cut(string(stat), ") "); err == nil && ok && strings.HasPrefix(rest, "T") {
-			return true
-		}
-	}
-	return false
+		_, rest, ok := strings.Cut(string(stat), ") ")
+		return err == nil && ok && strings.HasPrefix(rest, "T")
+	})
 }
 
 // vitals is what a process uses.
@@ -171,12 +171,9 @@ func (b *bridge) vitals() vitals {
 	v := vitals{pid: b.cmd.Process.Pid}
 	before := len(b.logs.find(goroutinesLine))
 	b.signal(syscall.SIGUSR1)
-	for range 200 {
-		if found := b.logs.find(goroutinesLine); len(found) > before {
-			v.goroutines, _ = strconv.Atoi(found[len(found)-1])
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+	var found []string
+	if poll.Holds(2*time.Second, func() bool { found = b.logs.find(goroutinesLine); return len(found) > before }) {
+		v.goroutines, _ = strconv.Atoi(found[len(found)-1])
 	}
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.pid))
 	if err != nil {

@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // clockKey is where the scripts find by how many milliseconds their clock is
@@ -22,15 +24,10 @@ const clockSetIn = 30 * time.Second
 // setClock makes Redis's clock jump. A busy machine may need some tries.
 func (r *run) setClock(ahead time.Duration) {
 	j := jump{from: time.Now(), ahead: ahead}
-	for deadline := j.from.Add(clockSetIn); ; time.Sleep(50 * time.Millisecond) {
+	poll.Until(r, clockSetIn, "Redis's clock is set", func() bool {
 		_, err := r.redis.node.Do("SET", clockKey, fmt.Sprint(ahead.Milliseconds()))
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			r.Fatalf("set Redis's clock: %v", err)
-		}
-	}
+		return err == nil
+	})
 	j.to = time.Now()
 	r.jumps = append(r.jumps, j)
 }

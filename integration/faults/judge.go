@@ -139,7 +139,7 @@ func (r *run) leaks(before map[int]vitals) []finding {
 		if len(all) == 0 || time.Now().After(deadline) {
 			return all
 		}
-		r.sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 

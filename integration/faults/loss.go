@@ -63,7 +63,7 @@ func (r *run) awaitDue(healed time.Time) {
 	if len(r.lossy) == 0 {
 		return
 	}
-	r.sleep(time.Until(healed.Add(2 * time.Second)))
+	time.Sleep(time.Until(healed.Add(2 * time.Second)))
 	r.lookFor(r.allowedLosses())
 	lost := r.allowedLosses()
 	r.seen["lost where it may be"] = len(lost)

@@ -4,14 +4,13 @@ package main
 
 import (
 	"os"
+	"strings"
 	"syscall"
 	"time"
 )
 
 // span is how long a row has its faults.
 const span = 9 * time.Second
-
-func (r *run) sleep(d time.Duration) { time.Sleep(d) }
 
 // between draws a time.
 func (r *run) between(least, most time.Duration) time.Duration {
@@ -44,7 +43,7 @@ func (r *run) noting(f fault) func() {
 func (r *run) outage(what string, begin, end func(), least, most time.Duration) {
 	over := r.strike(what)
 	begin()
-	r.sleep(r.between(least, most))
+	time.Sleep(r.between(least, most))
 	end()
 	over()
 }
@@ -73,7 +72,8 @@ func (r *run) failAtWithin(b *bridge, failpoint string, within time.Duration) {
 		b.kill()
 	} else {
 		r.reached("failpoint")
-		r.reached(failpoint[:indexOf(failpoint, ':')])
+		point, _, _ := strings.Cut(failpoint, ":")
+		r.reached(point)
 	}
 	b.away()
 	// What it delivered before it was ready to be asked counts as well.
@@ -88,20 +88,11 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func indexOf(s string, c byte) int {
-	for i := range len(s) {
-		if s[i] == c {
-			return i
-		}
-	}
-	return len(s)
-}
-
 // pause stops the process of b for a time.
 func (r *run) pause(b *bridge, d time.Duration) {
 	over := r.strike("pause", b)
 	b.signal(syscall.SIGSTOP)
-	r.sleep(d)
+	time.Sleep(d)
 	b.signal(syscall.SIGCONT)
 	over()
 	r.reached("pause")

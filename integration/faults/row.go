@@ -193,7 +193,7 @@ func (r *run) play(out *result) {
 		b.start("")
 	}
 	load := r.startLoad(cmp.Or(r.row.rate, loadRate))
-	r.sleep(warmUp)
+	time.Sleep(warmUp)
 	before := r.vitals()
 	r.row.nemesis(r)
 	w := laws{lease: lease, drainIn: r.row.drainLimit(), perFault: r.row.faultLimit(), rolledBack: r.row.rolledBack, voidLate: r.row.voidLate, forgets: r.row.forgets}
@@ -332,7 +332,7 @@ func (r *run) lookFor(missing []*account) {
 	for _, a := range missing {
 		e := r.get(r.bridges[0], a.name, a.id())
 		for ; e.Outcome != done && e.Outcome != notFound && tries > 0; tries-- {
-			r.sleep(lookPause)
+			time.Sleep(lookPause)
 			e = r.get(r.bridges[0], a.name, a.id())
 		}
 		if e.Outcome == notFound {

@@ -75,13 +75,13 @@ func badRecords() [][]kafka.Header {
 var leftOut = regexp.MustCompile(`msg="record (left out), as it can't be parked`)
 
 func (r *run) meetBadRecord() {
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	over, from := r.strikeClean("bad record"), time.Now()
 	bad := badRecords()[r.seed%uint64(len(badRecords()))]
 	at, err := r.kafka.write(sourceTopic, 0, kafka.Record{Value: kafka.NewBytes([]byte("bad")), Headers: bad})
 	r.harmIf(err)
 	r.awaitStopped(at)
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	r.checkOthers(from)
 	r.crash(r.bridges[0])
 	r.bridges[0].start("")
@@ -90,7 +90,7 @@ func (r *run) meetBadRecord() {
 	r.awaitStopped(at)
 	r.caughtUp(otherTopic, otherTopic) // when its group has noticed who was killed
 	from = time.Now()
-	r.sleep(3 * time.Second)
+	time.Sleep(3 * time.Second)
 	r.checkOthers(from)
 	for _, a := range r.missing() {
 		if a.lastDue(0).Before(time.Now().Add(-inTime)) {
@@ -99,7 +99,7 @@ func (r *run) meetBadRecord() {
 	}
 	r.configure(func(text string) string { return strings.ReplaceAll(text, stop, "on_bad_record: skip") })
 	over()
-	r.sleep(span / 2)
+	time.Sleep(span / 2)
 	for _, b := range r.bridges {
 		r.seen["left out"] += len(b.logs.find(leftOut))
 	}
@@ -119,7 +119,7 @@ const stoppedIn = 30 * time.Second
 // the bad record, whose offset is bad, has stopped and the other has not.
 func (r *run) awaitStopped(bad int64) {
 	for _, b := range r.bridges {
-		for deadline := time.Now().Add(stoppedIn); ; r.sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(stoppedIn); ; time.Sleep(50 * time.Millisecond) {
 			status, text, err := r.request(b, http.MethodGet, "/readyz", nil)
 			var health struct {
 				Ready   bool              `json:"ready"`

@@ -19,7 +19,7 @@ func bridgeRows() []*row {
 	}
 	return []*row{
 		{number: 0, name: "calm", fault: "none", expected: "each message once", level: "fsync", bridges: 2, quick: true,
-			set: safeRedis, nemesis: func(r *run) { r.sleep(span / 2) }, needs: map[string]int{"duplicate": 5, "conflict": 5, "cancelled": 10, "too late": 3}},
+			set: safeRedis, nemesis: func(r *run) { time.Sleep(span / 2) }, needs: map[string]int{"duplicate": 5, "conflict": 5, "cancelled": 10, "too late": 3}},
 		kills(1, "killed in accept", "kill -9 of a bridge before and after park and cancel", "unknown to the producer, who repeats it", 0,
 			"park.before", "park.after", "cancel.before", "cancel.after"),
 		kills(2, "killed before the send", "kill -9 after take, before deliver", "another owner sends it", 1, "take.before", "take.after", "deliver.before"),
@@ -66,7 +66,7 @@ func (r *run) killInHandover(b *bridge) {
 	b.kill()
 	over()
 	b.start(fmt.Sprintf("own.after:%d:kill", 1+r.dice.IntN(4)))
-	r.sleep(r.between(300*time.Millisecond, time.Second))
+	time.Sleep(r.between(300*time.Millisecond, time.Second))
 	over = r.strike("kill in hand-over", b)
 	b.away()
 	b.signal(syscall.SIGINT)
@@ -102,7 +102,7 @@ func (r *run) stopAt(b *bridge, failpoint string) {
 	over := r.strike(failpoint, b)
 	if stopped {
 		r.reached("stopped")
-		r.sleep(longPause)
+		time.Sleep(longPause)
 		b.signal(syscall.SIGCONT)
 	}
 	over()
@@ -117,9 +117,9 @@ func (r *run) killInTurn() {
 		n++
 		r.crash(b)
 		r.reached("killed")
-		r.sleep(r.between(200*time.Millisecond, time.Second))
+		time.Sleep(r.between(200*time.Millisecond, time.Second))
 		b.start("")
-		r.sleep(r.between(500*time.Millisecond, time.Second))
+		time.Sleep(r.between(500*time.Millisecond, time.Second))
 	})
 	r.checkGaps(longestGap)
 }
@@ -151,10 +151,10 @@ func (r *run) failSink() {
 	}{{"sink down", down, 4 * time.Second}, {"replies of the sink lost", lost, 2 * time.Second}, {"sink silent", silent, 2 * time.Second}} {
 		over := r.strike(trouble.what)
 		r.touch(trouble.file)
-		r.sleep(trouble.lasts)
+		time.Sleep(trouble.lasts)
 		r.remove(trouble.file)
 		over()
-		r.sleep(time.Second)
+		time.Sleep(time.Second)
 	}
 }
 
@@ -163,7 +163,7 @@ const slowed = "deliver.before:1+:sleep:"
 
 func (r *run) slowSink() {
 	r.restartAll(slowed + "400ms")
-	r.sleep(span)
+	time.Sleep(span)
 }
 
 // restartAll restarts all bridges in order, without a fault.
@@ -193,7 +193,7 @@ func (r *run) restartInTurn() {
 	began := time.Now()
 	r.during(span, func() {
 		r.restart(r.bridges[r.dice.IntN(len(r.bridges))], slowed+"50ms")
-		r.sleep(r.between(200*time.Millisecond, 800*time.Millisecond))
+		time.Sleep(r.between(200*time.Millisecond, 800*time.Millisecond))
 	})
 	late, all := r.ledger.late(handedOverIn, func(e entry) bool { return e.Due.After(began) })
 	if float64(late) > mayBeLate*float64(all) {

@@ -49,7 +49,7 @@ func (r *run) fixPlugin() {
 	for _, b := range r.bridges {
 		r.wantBlocked(b)
 	}
-	r.sleep(r.between(2*time.Second, 3*time.Second))
+	time.Sleep(r.between(2*time.Second, 3*time.Second))
 	r.checkInTime(from, time.Now().Add(-inTime), func(e entry) bool { return e.Bridge != "" }) // of the console
 	for _, b := range r.bridges {
 		r.crash(b)
@@ -63,7 +63,7 @@ func (r *run) fixPlugin() {
 	}
 	r.harmIf(os.Rename(r.plugin.command+good, r.plugin.command))
 	over()
-	r.sleep(span / 2)
+	time.Sleep(span / 2)
 }
 
 // wantBlocked finds whether a bridge accepts, and says that the plugin's sink is in

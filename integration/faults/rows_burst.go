@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -44,11 +45,9 @@ func redisWithManyBuckets(r *run) redisSetting {
 
 // burst waits until it has been sent.
 func (r *run) burst() {
-	r.sleep(time.Until(r.burstDue))
+	time.Sleep(time.Until(r.burstDue))
 	over := r.strikeClean("burst")
-	for deadline := r.burstDue.Add(r.row.drainIn); r.burstArrived() < burstSize && time.Now().Before(deadline); {
-		r.sleep(100 * time.Millisecond)
-	}
+	poll.Holds(r.row.drainIn, func() bool { return r.burstArrived() >= burstSize })
 	over()
 	took := time.Since(r.burstDue)
 	r.note = fmt.Sprintf("drained in %s", took.Round(100*time.Millisecond))

@@ -57,7 +57,7 @@ func (r *run) watchRemembered() {
 	r.emptyAt = r.usedMemory()
 	began := time.Now()
 	r.during(2*span, func() {
-		r.sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		r.checkRemembered()
 		if r.seen["redis killed"] == 0 && time.Since(began) > span/2 {
 			r.outage("redis killed", r.redis.node.Kill, r.redis.node.Start, 100*time.Millisecond, time.Second)
@@ -85,7 +85,7 @@ func (r *run) checkRemembered() {
 
 // checkForgotten finds what is left behind when everything is settled.
 func (r *run) checkForgotten() {
-	r.sleep(remembered)
+	time.Sleep(remembered)
 	for _, kind := range []string{":msg", ":attempts", ":dead"} {
 		if left := r.keysOf(kind); len(left) > 0 {
 			r.find("L9", "after everything was settled Redis still has %s", strings.Join(left, ", "))

@@ -52,12 +52,12 @@ func (r *run) slowDisk(least, most time.Duration) {
 	for range 3 {
 		over := r.strike("slow disk, redis killed")
 		t := r.trace("exit", r.between(least, most))
-		r.sleep(r.between(2*time.Second, 4*time.Second))
+		time.Sleep(r.between(2*time.Second, 4*time.Second))
 		r.killTraced(t)
 		over()
 		_, times := t.synced()
 		r.seen["slow fdatasync"] += times
-		r.sleep(2 * time.Second)
+		time.Sleep(2 * time.Second)
 	}
 }
 
@@ -66,11 +66,11 @@ func (r *run) slowDiskEverySecond() {
 	for range 3 {
 		over := r.strike("slow disk, redis killed")
 		t := r.trace("exit", longestUnwritten)
-		r.sleep(r.between(3*time.Second, 6*time.Second))
+		time.Sleep(r.between(3*time.Second, 6*time.Second))
 		r.lossEndsNow()
 		r.killTraced(t)
 		over()
-		r.sleep(2 * time.Second)
+		time.Sleep(2 * time.Second)
 	}
 }
 
@@ -85,7 +85,7 @@ func (r *run) lossEndsNow() {
 func (r *run) killTraced(t *tracer) {
 	r.redis.node.Kill()
 	t.detach()
-	r.sleep(r.between(100*time.Millisecond, time.Second))
+	time.Sleep(r.between(100*time.Millisecond, time.Second))
 	r.redis.node.Start()
 	r.reached("redis killed")
 }
@@ -96,7 +96,7 @@ func (r *run) cutPower(delay time.Duration) {
 	for range 3 {
 		over := r.strike("power cut")
 		t := r.trace("enter", delay)
-		r.sleep(r.between(1500*time.Millisecond, 3*time.Second))
+		time.Sleep(r.between(1500*time.Millisecond, 3*time.Second))
 		r.lossEndsNow()
 		r.redis.node.Kill()
 		t.detach()
@@ -110,6 +110,6 @@ func (r *run) cutPower(delay time.Duration) {
 		r.redis.node.Start()
 		over()
 		r.reached("power cut")
-		r.sleep(2 * time.Second)
+		time.Sleep(2 * time.Second)
 	}
 }

@@ -4,9 +4,11 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -40,7 +42,7 @@ func (r *run) killMaster() {
 func (r *run) pauseMaster() {
 	over := r.strike("master paused")
 	r.sentinel.Master.Pause()
-	r.sleep(6 * time.Second)
+	time.Sleep(6 * time.Second)
 	r.awaitFailover()
 	r.sentinel.Master.Resume()
 	r.endFailover(over)
@@ -51,7 +53,7 @@ func (r *run) endFailover(over func()) {
 	r.awaitPair()
 	over()
 	r.epoch, r.paired = r.sentinel.Epoch(), time.Now()
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 }
 
 // noteFailover notes as a fault what the sentinels of a busy machine have done
@@ -65,42 +67,29 @@ func (r *run) noteFailover() {
 const failoverIn = 60 * time.Second
 
 func (r *run) awaitFailover() {
-	for deadline := time.Now().Add(failoverIn); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if r.sentinel.MasterAddr() != r.sentinel.Master.Addr() {
-			r.reached("failover")
-			return
-		}
-	}
-	r.Fatalf("the sentinels did not fail over within %s", failoverIn)
+	poll.Until(r, failoverIn, "the sentinels fail over", func() bool { return r.sentinel.MasterAddr() != r.sentinel.Master.Addr() })
+	r.reached("failover")
 }
 
 // awaitPair returns when whichever is the master now has a replica. On a busy
 // machine the sentinels may have changed their minds again.
 func (r *run) awaitPair() {
-	for deadline := time.Now().Add(failoverIn); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	poll.Until(r, failoverIn, "a master has a replica", func() bool {
 		master := r.sentinel.Master
 		if r.sentinel.MasterAddr() != master.Addr() {
 			master = r.sentinel.Replica
 		}
-		if hasReplica(master) {
-			return
-		}
-	}
-	r.Fatalf("there was no master with a replica within %s", failoverIn)
+		return replicates(master, "role:master", "state=online")
+	})
 }
 
-func hasReplica(s *servers.RedisServer) bool {
+// awaitReplication returns when a server says all of that about its replication.
+func (r *run) awaitReplication(s *servers.RedisServer, said ...string) {
+	poll.Until(r, failoverIn, s.Addr()+" says "+strings.Join(said, ", "), func() bool { return replicates(s, said...) })
+}
+
+func replicates(s *servers.RedisServer, said ...string) bool {
 	reply, err := s.Do("INFO", "replication")
 	text, _ := reply.(string)
-	return err == nil && strings.Contains(text, "role:master") && strings.Contains(text, "state=online")
-}
-
-// awaitReplica returns when a master has a replica again.
-func (r *run) awaitReplica(master *servers.RedisServer) {
-	for deadline := time.Now().Add(failoverIn); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if hasReplica(master) {
-			return
-		}
-	}
-	r.Fatalf("the old master did not follow the new one within %s", failoverIn)
+	return err == nil && !slices.ContainsFunc(said, func(one string) bool { return !strings.Contains(text, one) })
 }

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // formatRows are bridges that know different formats of what is stored.
@@ -41,7 +44,7 @@ func (r *run) upgradeAndRollBack() {
 		}
 	}
 	r.awaitFormat(r.bridges[0], 2)
-	r.sleep(r.between(time.Second, 3*time.Second))
+	time.Sleep(r.between(time.Second, 3*time.Second))
 	for range r.inNewFormat() {
 		r.reached("written in the new format")
 	}
@@ -88,24 +91,18 @@ var metNewer = regexp.MustCompile(`records of a newer format are due and no inst
 
 // awaitMet waits for an old bridge to meet what it can't read.
 func (r *run) awaitMet() {
-	for deadline := time.Now().Add(waitsFor); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		for _, b := range r.bridges {
-			if len(b.logs.find(metNewer)) > 0 {
-				r.reached("met by an old bridge")
-				return
-			}
-		}
+	if poll.Holds(waitsFor, func() bool {
+		return slices.ContainsFunc(r.bridges, func(b *bridge) bool { return len(b.logs.find(metNewer)) > 0 })
+	}) {
+		r.reached("met by an old bridge")
 	}
 }
 
 const formatIn = 30 * time.Second
 
 func (r *run) await(what string, holds func() bool) {
-	for deadline := time.Now().Add(formatIn); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.find("L7", "%s: not within %s", what, formatIn)
-			return
-		}
+	if !poll.Holds(formatIn, holds) {
+		r.find("L7", "%s: not within %s", what, formatIn)
 	}
 }
 

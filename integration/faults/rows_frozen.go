@@ -34,7 +34,7 @@ func (r *run) freezeMaster() {
 		victim := r.cluster.Masters[1+r.dice.IntN(2)] // the first is asked for the time
 		over, from := r.strike("master frozen"), time.Now()
 		victim.Pause()
-		r.sleep(frozenFor)
+		time.Sleep(frozenFor)
 		accepted := r.ledger.count(func(e entry) bool {
 			return e.Kind == accepting && e.Outcome == done && e.Call.After(from)
 		})
@@ -49,6 +49,6 @@ func (r *run) freezeMaster() {
 		if least := share * (frozenFor - lease).Seconds() * goesOn; float64(delivered) < least {
 			r.find("L7", "%d messages arrived in %s while one of three masters stood still, and should be %.0f", delivered, frozenFor-lease, least)
 		}
-		r.sleep(lease + time.Second)
+		time.Sleep(lease + time.Second)
 	}
 }

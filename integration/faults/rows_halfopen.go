@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // halfOpenRows cut one of two bridges off from Redis without a word to either.
@@ -34,7 +36,7 @@ func (r *run) cutLink() {
 	left, cut := r.sides[0], r.bridges[1]
 	over := r.strike("link down", cut)
 	r.must("ip", "-n", left.name, "link", "set", "cut", "down")
-	r.sleep(linkDownFor)
+	time.Sleep(linkDownFor)
 	r.must("ip", "-n", left.name, "link", "set", "cut", "up")
 	over()
 	up := time.Now()
@@ -54,16 +56,16 @@ func (r *run) cutLink() {
 		r.Logf("%s: bridge %s %s %s after the link was up", r.Name(), cut.name, again.state, took.Round(time.Millisecond))
 	}
 	r.checkGaps(longestGap)
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 }
 
 // awaitEntry tells how long it took until the ledger had such an entry that
 // began later than since; more than reconnectedIn if it did not come.
 func (r *run) awaitEntry(since time.Time, holds func(entry) bool) time.Duration {
-	for deadline := since.Add(reconnectedIn); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if r.ledger.count(func(e entry) bool { return e.Call.After(since) && holds(e) }) > 0 {
-			return time.Since(since)
-		}
+	if poll.Holds(time.Until(since.Add(reconnectedIn)), func() bool {
+		return r.ledger.count(func(e entry) bool { return e.Call.After(since) && holds(e) }) > 0
+	}) {
+		return time.Since(since)
 	}
 	return reconnectedIn + 1
 }

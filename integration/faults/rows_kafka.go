@@ -75,7 +75,7 @@ func (r *run) someImpossible(p *plan) {
 
 func (r *run) refuseSome() {
 	over := r.strikeClean("limit lowered")
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	r.kafka.set(smallTopic, "max.message.bytes", smallLimit)
 	from := time.Now()
 	r.watchHeld(span, "held for want of a topic", "Unknown Topic Or Partition")

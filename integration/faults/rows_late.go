@@ -66,12 +66,12 @@ func (r *run) lateRequests() {
 	calls := map[string]float64{"park": 0.05, "cancel": 0.1, "reschedule": 0.1, "redrive": 0.1, "discard": 0.1}
 	over := r.strikeClean("late requests")
 	r.proxy.late.hold(calls)
-	r.sleep(span)
+	time.Sleep(span)
 	over()
 	over = r.strike("late takes and settles")
 	calls["take"], calls["settle"] = 0.02, 0.02
 	r.proxy.late.hold(calls)
-	r.sleep(span / 2)
+	time.Sleep(span / 2)
 	r.awaitLate()
 	over()
 }
@@ -80,7 +80,7 @@ func (r *run) lateRequests() {
 func (r *run) awaitLate() {
 	r.proxy.late.hold(nil)
 	for r.proxy.late.underWay() > 0 {
-		r.sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 	for name, n := range r.proxy.late.late() {
 		r.seen[name+" came late"] = n
@@ -93,26 +93,26 @@ func (r *run) lateLeaseCalls() {
 	fails := r.TempDir() + "/fails"
 	failpoints := slowed + "100ms,take.after:1+:error@" + fails
 	r.restartAll(failpoints)
-	r.sleep(lease) // until the buckets are shared
+	time.Sleep(lease) // until the buckets are shared
 	quiet := r.strikeClean("late lease requests")
 	r.proxy.late.hold(map[string]float64{"own": 0.5})
 	r.during(span, func() {
 		r.touch(fails)
-		r.sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 		r.remove(fails)
-		r.sleep(time.Second)
+		time.Sleep(time.Second)
 	})
 	r.awaitLate()
 	r.proxy.late.hold(map[string]float64{"own": 0.05, "release": 0.2, "beat": 0.2})
 	for _, b := range r.bridges {
 		r.restart(b, failpoints)
-		r.sleep(r.between(time.Second, 2*time.Second))
+		time.Sleep(r.between(time.Second, 2*time.Second))
 	}
 	r.awaitLate()
 	quiet()
 	over := r.strike("late renewals")
 	r.proxy.late.hold(map[string]float64{"own": 0.05, "release": 0.1, "beat": 0.1, "renew": 0.4})
-	r.sleep(span / 2)
+	time.Sleep(span / 2)
 	r.awaitLate()
 	over()
 }

@@ -15,9 +15,9 @@ func linkRows() []*row {
 func (r *run) endureLink() {
 	over := r.strike("bad link")
 	r.proxy.roughen(&roughness{delay: 200 * time.Millisecond, jitter: 100 * time.Millisecond, resets: 0.01, slices: 0.25})
-	r.sleep(2 * span)
+	time.Sleep(2 * span)
 	r.proxy.roughen(nil)
 	over()
 	r.seen["reset"], r.seen["byte by byte"] = r.proxy.counted(&r.proxy.resets), r.proxy.counted(&r.proxy.sliced)
-	r.sleep(time.Second)
+	time.Sleep(time.Second)
 }

@@ -20,7 +20,7 @@ func (r *run) everything() {
 	r.during(2*span, func() {
 		r.anyFault(r.bridges[1+r.dice.IntN(2)])
 		r.reached("mixed")
-		r.sleep(r.between(0, time.Second))
+		time.Sleep(r.between(0, time.Second))
 	})
 	r.proxy.lose(0)
 	over()
@@ -36,7 +36,7 @@ func (r *run) anyFault(b *bridge) {
 	case 2:
 		over := r.strike("redis full")
 		node.MustDo("CONFIG", "SET", "maxmemory", "1mb")
-		r.sleep(r.between(200*time.Millisecond, 2*time.Second))
+		time.Sleep(r.between(200*time.Millisecond, 2*time.Second))
 		node.MustDo("CONFIG", "SET", "maxmemory", "0")
 		over()
 	case 3:
@@ -44,7 +44,7 @@ func (r *run) anyFault(b *bridge) {
 	case 4:
 		over := r.strike("many replies lost")
 		r.proxy.lose(3 * shareLost)
-		r.sleep(r.between(500*time.Millisecond, 2*time.Second))
+		time.Sleep(r.between(500*time.Millisecond, 2*time.Second))
 		r.proxy.lose(0.002)
 		over()
 	default:

@@ -40,7 +40,7 @@ func (r *run) pluginThere(b *bridge) int {
 		if pid := r.plugin.process(b); pid != 0 {
 			return pid
 		}
-		r.sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 	r.find("L7", "bridge %s has not started its plugin again within 10s", b.name)
 	return 0
@@ -65,7 +65,7 @@ func (r *run) stopPlugin(b *bridge) {
 	}
 	over := r.strike("plugin stopped")
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
-	r.sleep(r.between(2*time.Second, 5*time.Second))
+	time.Sleep(r.between(2*time.Second, 5*time.Second))
 	_ = syscall.Kill(pid, syscall.SIGCONT) // its bridge may have ended it
 	over()
 	r.reached("plugin stopped")

@@ -61,7 +61,7 @@ func (r *run) poison(p *plan) {
 // time.
 func (r *run) watchNeighbours() {
 	over, from := r.strikeClean("poison"), time.Now()
-	r.sleep(span)
+	time.Sleep(span)
 	over()
 	r.checkInTime(from, time.Now().Add(-inTime), func(entry) bool { return true })
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // rabbitRows are troubles of RabbitMQ as the target.
@@ -40,11 +42,8 @@ const queueEmptyIn = 15 * time.Second
 func (r *run) deleteQueue() {
 	q, over := r.rabbit, r.strikeClean("queue deleted")
 	q.do(func(c *amqp.Channel) error { return c.QueueUnbind(rabbitQueue, rabbitQueue, rabbitExchange, nil) })
-	for deadline := time.Now().Add(queueEmptyIn); time.Now().Before(deadline); r.sleep(20 * time.Millisecond) {
-		if q.with(deleteIfEmpty) == nil {
-			r.reached("queue deleted")
-			break
-		}
+	if poll.Holds(queueEmptyIn, func() bool { return q.with(deleteIfEmpty) == nil }) {
+		r.reached("queue deleted")
 	}
 	r.watchHeld(r.between(3*time.Second, 5*time.Second), "returned", "NO_ROUTE")
 	q.do(func(c *amqp.Channel) error { return errors.Join(q.declareQueue(c), q.bind(c)) })
@@ -81,9 +80,9 @@ func (r *run) alarmRabbit() {
 			r.reached("blocked")
 			break
 		}
-		r.sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 	}
-	r.sleep(r.between(time.Second, 3*time.Second))
+	time.Sleep(r.between(time.Second, 3*time.Second))
 	alarm(false)
 	over()
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // recreatedRows delete the topic that a source reads, and make it again.
@@ -42,7 +44,7 @@ func (r *run) recreateTopic() {
 		}
 		recreate()
 		r.mayLose(since, r.kafka.gone)
-		r.sleep(r.between(0, time.Second))
+		time.Sleep(r.between(0, time.Second))
 		for _, b := range r.bridges {
 			b.start("")
 		}
@@ -50,7 +52,7 @@ func (r *run) recreateTopic() {
 		r.reached("recreated while stopped")
 	}
 	r.shuffled(running, stopped, running)
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	r.countAgain(before)
 }
 
@@ -69,11 +71,8 @@ const caughtUpIn = 20 * time.Second
 // that it returns.
 func (r *run) caughtUp(topic, group string) time.Time {
 	since, ends := time.Now(), r.kafka.ends(topic)
-	for deadline := time.Now().Add(caughtUpIn); !r.kafka.hasCommitted(topic, group, ends); r.sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.find("L7", "the source has not read and committed what was there %s ago", caughtUpIn)
-			break
-		}
+	if !poll.Holds(caughtUpIn, func() bool { return r.kafka.hasCommitted(topic, group, ends) }) {
+		r.find("L7", "the source has not read and committed what was there %s ago", caughtUpIn)
 	}
 	return since
 }
@@ -121,10 +120,10 @@ func (k *kafkaTarget) recreate(later time.Duration) (ends []int64) {
 	}
 	for partition := range ends {
 		for k.has(partition) {
-			r.sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	r.sleep(later)
+	time.Sleep(later)
 	k.gone = time.Now()
 	k.cluster.CreateTopic(sourceTopic, len(ends))
 	return ends

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -43,7 +45,7 @@ func (r *run) killRedis() {
 	for range 3 {
 		r.outage("redis killed", r.redis.node.Kill, r.redis.node.Start, 100*time.Millisecond, 1500*time.Millisecond)
 		r.reached("redis killed")
-		r.sleep(2 * time.Second)
+		time.Sleep(2 * time.Second)
 	}
 }
 
@@ -51,7 +53,7 @@ func (r *run) restartRedis() {
 	for range 3 {
 		r.outage("redis restarted", r.redis.node.Stop, r.redis.node.Start, 100*time.Millisecond, 1500*time.Millisecond)
 		r.reached("redis restarted")
-		r.sleep(2 * time.Second)
+		time.Sleep(2 * time.Second)
 	}
 }
 
@@ -63,11 +65,11 @@ const (
 )
 
 func (r *run) pauseRedis() {
-	r.sleep(time.Second)
+	time.Sleep(time.Second)
 	calm := r.commandsForEach(afterPause)
 	over := r.strike("redis paused")
 	r.redis.node.Pause()
-	r.sleep(10 * time.Second)
+	time.Sleep(10 * time.Second)
 	r.redis.node.Resume()
 	over()
 	storm := r.commandsForEach(afterPause)
@@ -75,7 +77,7 @@ func (r *run) pauseRedis() {
 	if storm > mostStorm*calm {
 		r.find("L7", "Redis had %.0f commands for each call and delivery in the %s after the pause, and %.0f before it", storm, afterPause, calm)
 	}
-	r.sleep(3 * time.Second)
+	time.Sleep(3 * time.Second)
 }
 
 // commandsForEach counts what Redis is asked for some time, for each call that was
@@ -83,7 +85,7 @@ func (r *run) pauseRedis() {
 // is due and sent again at once, which is no storm of the bridge's.
 func (r *run) commandsForEach(during time.Duration) float64 {
 	began, before := time.Now(), r.commands()
-	r.sleep(during)
+	time.Sleep(during)
 	asked, ended := r.commands()-before, time.Now()
 	worked := r.ledger.count(func(e entry) bool { return e.Return.After(began) && e.Return.Before(ended) })
 	return float64(asked) / float64(max(1, worked))
@@ -99,18 +101,18 @@ const leastDrained = 20
 // fillRedis has Redis refuse writes that need memory, and finds whether what is
 // due goes out all the same.
 func (r *run) fillRedis() {
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	over := r.strike("redis full")
 	r.redis.node.MustDo("CONFIG", "SET", "maxmemory", strconv.Itoa(r.usedMemory()/2))
 	from := time.Now()
-	r.sleep(4 * time.Second)
+	time.Sleep(4 * time.Second)
 	drained := r.ledger.count(func(e entry) bool { return e.Kind == arriving && e.Call.After(from.Add(500*time.Millisecond)) })
 	r.redis.node.MustDo("CONFIG", "SET", "maxmemory", "0")
 	over()
 	if drained < leastDrained {
 		r.find("L7", "only %d messages went out while Redis was full", drained)
 	}
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 }
 
 const (
@@ -123,12 +125,12 @@ const (
 func (r *run) evictRedis() {
 	over := r.strike("eviction on")
 	r.redis.node.MustDo("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	r.sleep(seenIn)
+	time.Sleep(seenIn)
 	seen := time.Now()
 	if !r.awaitReadiness(http.StatusServiceUnavailable) {
 		r.find("L10", "ready %s after allkeys-lru was set", seenIn)
 	}
-	r.sleep(evictFor - time.Since(seen))
+	time.Sleep(evictFor - time.Since(seen))
 	accepted := r.ledger.count(func(e entry) bool { return e.Kind == accepting && e.Outcome == done && e.Call.After(seen) })
 	r.redis.node.MustDo("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	over()
@@ -139,7 +141,7 @@ func (r *run) evictRedis() {
 	if !r.awaitReadiness(http.StatusOK) {
 		r.find("L7", "not ready %s after noeviction was set again", seenIn)
 	}
-	r.sleep(seenIn)
+	time.Sleep(seenIn)
 }
 
 // deliveredAfterRefusal counts what arrived since a bridge said that its store
@@ -160,17 +162,12 @@ func (r *run) deliveredAfterRefusal() int {
 
 // awaitReadiness tells whether all bridges answered so in time.
 func (r *run) awaitReadiness(want int) bool {
-	for deadline := time.Now().Add(seenIn); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		all := true
-		for _, b := range r.bridges {
+	return poll.Holds(seenIn, func() bool {
+		return !slices.ContainsFunc(r.bridges, func(b *bridge) bool {
 			status, _, err := r.request(b, http.MethodGet, "/readyz", nil)
-			all = all && err == nil && status == want
-		}
-		if all {
-			return true
-		}
-	}
-	return false
+			return err != nil || status != want
+		})
+	})
 }
 
 func redisBehindProxy(r *run) redisSetting {
@@ -184,11 +181,11 @@ const shareLost = 0.02
 func (r *run) loseReplies() {
 	over := r.strike("replies lost")
 	r.proxy.lose(shareLost)
-	r.sleep(span)
+	time.Sleep(span)
 	r.proxy.lose(0)
 	over()
 	r.seen["replies lost"] = r.proxy.lostSoFar()
-	r.sleep(time.Second)
+	time.Sleep(time.Second)
 }
 
 const smallDisk = "4m"
@@ -220,12 +217,12 @@ func (r *run) fillDisk() {
 			r.reached("redis ended")
 			break
 		}
-		r.sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
-	r.sleep(time.Second)
+	time.Sleep(time.Second)
 	r.remove(filler)
 	r.redis.node.Kill() // what is left of it
 	r.redis.node.Start()
 	over()
-	r.sleep(3 * time.Second)
+	time.Sleep(3 * time.Second)
 }

@@ -34,10 +34,10 @@ func (r *run) forTwoSinks(p *plan) {
 }
 
 func (r *run) removeSink() {
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 	r.configure(func(text string) string { return strings.Replace(text, otherConsole, "", 1) })
 	from := time.Now()
-	r.sleep(r.between(4*time.Second, 6*time.Second))
+	time.Sleep(r.between(4*time.Second, 6*time.Second))
 	r.checkInTime(from, time.Now().Add(-inTime), func(e entry) bool { return e.Topic != otherSink })
 	if n := r.ledger.count(func(e entry) bool { return e.Kind == arriving && e.Topic == otherSink && e.Call.After(from) }); n > 0 {
 		r.find("L2", "%d messages arrived for a sink that is not there", n)
@@ -48,7 +48,7 @@ func (r *run) removeSink() {
 		}
 	}
 	r.configure(func(text string) string { return strings.TrimRight(text, " \n") + "\n  " + otherConsole + "\n" })
-	r.sleep(time.Second)
+	time.Sleep(time.Second)
 }
 
 // configure restarts the bridges in turn, each with a changed configuration.

@@ -190,7 +190,7 @@ func (c *retries) close() {
 // killInRetries kills the bridges. RabbitMQ does not tell which of them has sent
 // something, so that each fault is one of both.
 func (r *run) killInRetries() {
-	r.sleep(2 * time.Second) // until there are hops
+	time.Sleep(2 * time.Second) // until there are hops
 	var troubles []func()
 	for n, point := range []string{"park.before", "park.after", "deliver.after", "settle.before"} {
 		troubles = append(troubles, func() {

@@ -47,9 +47,9 @@ func (r *run) lateRevivals() {
 	r.proxy.late.hold(map[string]float64{"redrive": 0.15, "discard": 0.15, "park": 0.03})
 	r.during(span, func() {
 		r.touch(r.refuses)
-		r.sleep(r.between(time.Second, 2*time.Second))
+		time.Sleep(r.between(time.Second, 2*time.Second))
 		r.remove(r.refuses)
-		r.sleep(r.between(200*time.Millisecond, time.Second))
+		time.Sleep(r.between(200*time.Millisecond, time.Second))
 	})
 	r.awaitLate()
 	over()

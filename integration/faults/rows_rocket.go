@@ -39,7 +39,7 @@ func (r *run) troubleRocket() {
 func (r *run) storeUnsafely(u unsafeTime, settings ...string) {
 	broker, over := r.rocket.cluster.Broker(), r.strike(u.what)
 	r.rocket.restart(func() { broker.Stop(); u.from = time.Now() }, settings...)
-	r.sleep(r.between(4*time.Second, 6*time.Second))
+	time.Sleep(r.between(4*time.Second, 6*time.Second))
 	r.rocket.restart(func() { broker.Stop(); u.to = time.Now() })
 	over()
 	r.rocket.unsafe = append(r.rocket.unsafe, u)

@@ -98,11 +98,11 @@ func (r *run) troubleSource() {
 	}
 	leave := func() {
 		r.restart(other, "")
-		r.sleep(r.between(0, 2*time.Second))
+		time.Sleep(r.between(0, 2*time.Second))
 	}
 	r.shuffled(fail("before"), fail("after"), fail("after"), leave, leave, func() {
 		r.crash(other)
-		r.sleep(r.between(0, 3*time.Second))
+		time.Sleep(r.between(0, 3*time.Second))
 		other.start("")
 		r.reached("killed")
 	})

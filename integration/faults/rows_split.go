@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // splitRows cut the network in two: an old master with a sentinel, a bridge and
@@ -150,12 +152,9 @@ const sideReadyIn = 30 * time.Second
 // await returns when the server at the port on the side of whom answers with that.
 func (s *side) await(what string, port int, answer string, whom *side, command ...string) {
 	last := ""
-	for deadline := time.Now().Add(sideReadyIn); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if last = whom.ask(port, command...); strings.Contains(last, answer) {
-			return
-		}
+	if !poll.Holds(sideReadyIn, func() bool { last = whom.ask(port, command...); return strings.Contains(last, answer) }) {
+		s.r.Fatalf("waited %s for %s, and the last answer was %s", sideReadyIn, what, last)
 	}
-	s.r.Fatalf("waited %s for %s, and the last answer was %s", sideReadyIn, what, last)
 }
 
 const splitFor = 7 * time.Second
@@ -164,11 +163,11 @@ func (r *run) splitNetwork() {
 	left, right := r.sides[0], r.sides[1]
 	over := r.strike("network cut")
 	r.must("ip", "-n", left.name, "link", "set", "cut", "down")
-	r.sleep(splitFor)
+	time.Sleep(splitFor)
 	right.await("a failover", splitSentinelPort, right.host, right, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", splitMaster)
 	r.reached("failover")
 	r.must("ip", "-n", left.name, "link", "set", "cut", "up")
 	left.await("the old master to follow", splitRedisPort, "master_link_status:up", left, "INFO", "replication")
 	over()
-	r.sleep(2 * time.Second)
+	time.Sleep(2 * time.Second)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -45,7 +46,7 @@ func (r *run) promoteStale() {
 	over := r.strike("stale replica promoted")
 	behind := time.Now()
 	c.stale.Pause()
-	r.sleep(r.between(2*time.Second, 4*time.Second))
+	time.Sleep(r.between(2*time.Second, 4*time.Second))
 	c.master.Kill()
 	c.good.Kill()
 	if r.row.needs["lost where it may be"] > 0 {
@@ -59,24 +60,16 @@ func (r *run) promoteStale() {
 		s.Start()
 		follow(s, c.stale)
 	}
-	r.awaitReplicas(c.stale, 2)
+	poll.Until(r, failoverIn, "there are two replicas", func() bool {
+		text, _ := c.stale.MustDo("INFO", "replication").(string)
+		return strings.Count(text, "state=online") == 2
+	})
 	over()
-	r.sleep(3 * time.Second)
+	time.Sleep(3 * time.Second)
 }
 
 // follow makes a server a replica of another.
 func follow(s, master *servers.RedisServer) {
 	host, port, _ := net.SplitHostPort(master.Addr())
 	s.MustDo("REPLICAOF", host, port)
-}
-
-// awaitReplicas returns when a master has so many replicas.
-func (r *run) awaitReplicas(master *servers.RedisServer, n int) {
-	for deadline := time.Now().Add(failoverIn); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		text, _ := master.MustDo("INFO", "replication").(string)
-		if strings.Count(text, "state=online") == n {
-			return
-		}
-	}
-	r.Fatalf("there were not %d replicas within %s", n, failoverIn)
 }

@@ -60,7 +60,7 @@ func (r *run) plant(p *plan) {
 func (r *run) sufferSuspects() {
 	over, from := r.strikeClean("plain errors"), time.Now()
 	crashes := r.strike("plugin ends") // its neighbours may come again
-	r.sleep(span)
+	time.Sleep(span)
 	crashes()
 	over()
 	r.checkInTime(from, time.Now().Add(-inTime), func(e entry) bool { return e.Bridge != "" }) // of the console

@@ -50,7 +50,7 @@ func (r *run) roll() {
 			b.binary = binary
 			b.start("")
 			r.reached("replaced")
-			r.sleep(r.between(500*time.Millisecond, 2*time.Second))
+			time.Sleep(r.between(500*time.Millisecond, 2*time.Second))
 			if n == order[1] { // in the middle both are there
 				r.killOne(b)
 			}

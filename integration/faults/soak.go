@@ -41,7 +41,7 @@ func (r *run) soak() {
 		r.anyFault(r.bridges[1])
 		r.proxy.lose(0)
 		r.reached("mixed")
-		r.sleep(time.Until(next) - calmFor)
+		time.Sleep(time.Until(next) - calmFor)
 		if v := r.calmVitals(r.bridges[0]); v.pid != 0 {
 			samples = append(samples, v)
 			r.reached("sampled")
@@ -64,7 +64,7 @@ func (r *run) calmVitals(b *bridge) vitals {
 	r.during(calmFor, func() {
 		v := b.vitals()
 		least.goroutines, least.files, least.rssKB = min(least.goroutines, v.goroutines), min(least.files, v.files), min(least.rssKB, v.rssKB)
-		r.sleep(calmFor / 10)
+		time.Sleep(calmFor / 10)
 	})
 	return least
 }
@@ -137,7 +137,7 @@ const (
 func (r *run) checkEmpty() {
 	left := r.leftInRedis()
 	for deadline := time.Now().Add(emptyIn); len(left) > 0 && time.Now().Before(deadline); left = r.leftInRedis() {
-		r.sleep(time.Second)
+		time.Sleep(time.Second)
 	}
 	if len(left) > 0 {
 		r.find("L9", "%s after everything was delivered Redis still has %s", emptyIn, strings.Join(left, ", "))

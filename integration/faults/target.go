@@ -98,7 +98,7 @@ func (r *run) shuffled(troubles ...func()) {
 	r.dice.Shuffle(len(troubles), func(a, b int) { troubles[a], troubles[b] = troubles[b], troubles[a] })
 	for _, trouble := range troubles {
 		trouble()
-		r.sleep(r.between(time.Second, 2*time.Second))
+		time.Sleep(r.between(time.Second, 2*time.Second))
 	}
 }
 
@@ -130,7 +130,7 @@ func (r *run) heldFor(b *bridge, text string) int {
 // most seen to wait for a reason.
 func (r *run) watchHeld(d time.Duration, state, text string) {
 	r.during(d, func() {
-		r.sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 		r.seen[state] = max(r.seen[state], r.heldFor(r.bridges[0], text))
 	})
 }

@@ -66,7 +66,7 @@ func (k *kafkaTarget) set(topic, name, value string) {
 		if err = k.trySet(topic, name, value); err == nil {
 			return
 		}
-		k.run.sleep(time.Second)
+		time.Sleep(time.Second)
 	}
 	k.run.Fatalf("set %s of %s: %v", name, topic, err)
 }

@@ -9,10 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // tracer is strace at a Redis: it makes its fdatasync slow, and writes down what
@@ -61,18 +64,13 @@ func (r *run) trace(how string, delay time.Duration) *tracer {
 
 // awaitAttached tells whether every thread of the process is traced.
 func (t *tracer) awaitAttached(pid string) bool {
-	for deadline := time.Now().Add(tracedIn); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	return poll.Holds(tracedIn, func() bool {
 		threads, _ := filepath.Glob("/proc/" + pid + "/task/*/status")
-		all := len(threads) > 0
-		for _, file := range threads {
+		return len(threads) > 0 && !slices.ContainsFunc(threads, func(file string) bool {
 			status, _ := os.ReadFile(file)
-			all = all && !strings.Contains(string(status), "TracerPid:\t0\n")
-		}
-		if all {
-			return true
-		}
-	}
-	return false
+			return strings.Contains(string(status), "TracerPid:\t0\n")
+		})
+	})
 }
 
 // detach ends the tracing, or waits until it is over as Redis has ended.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl/plain"
@@ -47,7 +48,7 @@ func TestKafkaClusterGoesOnWithoutANode(t *testing.T) {
 	cluster := servers.Kafka(t, servers.KafkaOptions{Nodes: 3})
 	cluster.CreateTopic("t", 1)
 	cluster.Node(1).Pause()
-	within(t, patience, "two of three accept", func() bool {
+	poll.Until(t, patience, "two of three accept", func() bool {
 		return tryToProduce(t, cluster, "t", "a") == nil
 	})
 	cluster.Node(1).Resume()
@@ -56,7 +57,7 @@ func TestKafkaClusterGoesOnWithoutANode(t *testing.T) {
 	if next := cluster.Leader("t", 0); next == leader {
 		t.Errorf("node %d leads, and has stopped", leader)
 	}
-	within(t, patience, "the other two accept", func() bool {
+	poll.Until(t, patience, "the other two accept", func() bool {
 		return tryToProduce(t, cluster, "t", "b") == nil
 	})
 }
@@ -94,7 +95,7 @@ func TestKafkaLogins(t *testing.T) {
 		t.Errorf("without permission: %v", err)
 	}
 	cluster.Allow("u", "t", servers.KafkaWrite)
-	within(t, patience, "permission holds", func() bool { return write("secret", "t") == nil })
+	poll.Until(t, patience, "permission holds", func() bool { return write("secret", "t") == nil })
 }
 
 // patience is for what a server on a busy machine does at last.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -46,5 +47,5 @@ func TestServersDieWithTheTestProcess(t *testing.T) {
 	}
 	child.Process.Kill()
 	child.Wait()
-	within(t, time.Minute, "the server ends", func() bool { return !answers(addr) })
+	poll.Until(t, time.Minute, "the server ends", func() bool { return !answers(addr) })
 }

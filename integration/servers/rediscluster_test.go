@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -31,7 +32,7 @@ func TestRedisClusterSpreadsSlots(t *testing.T) {
 // isElsewhere tells whether a server answers that a key is on another one.
 func isElsewhere(t *testing.T, server *servers.RedisServer, key string) (moved bool) {
 	t.Helper()
-	within(t, time.Minute, "an answer", func() bool {
+	poll.Until(t, time.Minute, "an answer", func() bool {
 		_, err := server.Do("SET", key, "1")
 		moved = err != nil && strings.Contains(err.Error(), "MOVED")
 		return err == nil || moved
@@ -50,9 +51,9 @@ func TestFailoverClusterReplacesAMaster(t *testing.T) {
 	t.Parallel()
 	c := servers.FailoverCluster(t, 3, 1, quick)
 	c.Masters[0].Kill()
-	within(t, replacedIn, "the replica takes over", func() bool { return role(c.Replicas[0]) == "master" })
+	poll.Until(t, replacedIn, "the replica takes over", func() bool { return role(c.Replicas[0]) == "master" })
 	c.Masters[0].Start()
-	within(t, replacedIn, "the old master follows", func() bool { return role(c.Masters[0]) == "slave" })
+	poll.Until(t, replacedIn, "the old master follows", func() bool { return role(c.Masters[0]) == "slave" })
 }
 
 // role is what the server says it is, or nothing if it does not answer now.
@@ -76,7 +77,7 @@ func TestSentinelReplacesAMaster(t *testing.T) {
 		t.Fatalf("the master is %s, neither %s nor %s", got, master.Addr(), replica.Addr())
 	}
 	master.Kill()
-	within(t, replacedIn, "the replica takes over", func() bool {
+	poll.Until(t, replacedIn, "the replica takes over", func() bool {
 		reply, _ := g.Sentinels[0].Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", servers.SentinelName) // it is asked again
 		addr, _ := reply.([]any)
 		return len(addr) == 2 && net.JoinHostPort(fmt.Sprint(addr[0]), fmt.Sprint(addr[1])) == replica.Addr()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -22,7 +23,7 @@ func TestRocketMQ(t *testing.T) {
 				t.Error("answers after Kill")
 			}
 			cluster.Broker().Start()
-			within(t, patience, "after kill and start of the broker, the topic is there", func() bool { return cluster.HasTopic("kept") })
+			poll.Until(t, patience, "after kill and start of the broker, the topic is there", func() bool { return cluster.HasTopic("kept") })
 			if cluster.HasTopic("other") {
 				t.Error("there is a topic that nobody made")
 			}

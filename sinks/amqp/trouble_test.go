@@ -13,6 +13,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -251,15 +252,7 @@ func testMemoryAlarm(t *testing.T, r *rabbit) {
 		t.Errorf("Health during the alarm: %v, want class blocked", err)
 	}
 	r.MemoryAlarm(false)
-	for deadline := time.Now().Add(time.Minute); ; {
-		results, _ = deliver(t, s, 5*time.Second, message(queue, "after"))
-		if results[0] == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after the alarm: %v", results[0])
-		}
-	}
+	deliverUntilConfirmed(t, s, 5*time.Second, message(queue, "after"))
 	got := r.bodies(t, queue)
 	if slices.Contains(got, "held back") || !slices.Contains(got, "before") || !slices.Contains(got, "after") {
 		t.Errorf("arrived: %q", got)
@@ -289,15 +282,7 @@ func testBrokerPauses(t *testing.T, r *rabbit) {
 		t.Error("Health is good while the broker is paused")
 	}
 	r.Resume()
-	for deadline := time.Now().Add(time.Minute); ; {
-		results, _ := deliver(t, s, 3*time.Second, message(queue, "after"))
-		if results[0] == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after the pause: %v", results[0])
-		}
-	}
+	deliverUntilConfirmed(t, s, 3*time.Second, message(queue, "after"))
 	// What is sent again until it is confirmed may arrive more than once.
 	got := r.bodies(t, queue)
 	during := 0
@@ -309,6 +294,15 @@ func testBrokerPauses(t *testing.T, r *rabbit) {
 	if during > 1 || !slices.Contains(got, "before") || !slices.Contains(got, "after") {
 		t.Errorf("arrived: %q, want at most one of the pause", got)
 	}
+}
+
+// deliverUntilConfirmed tries again what a broker in trouble has not confirmed.
+func deliverUntilConfirmed(t *testing.T, s *Sink, each time.Duration, m *core.Message) {
+	t.Helper()
+	poll.Until(t, time.Minute, "it is delivered", func() bool {
+		results, _ := deliver(t, s, each, m)
+		return results[0] == nil
+	})
 }
 
 func TestOtherNodesAreTried(t *testing.T) {

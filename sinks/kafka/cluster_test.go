@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -60,12 +61,8 @@ func startStream(t testing.TB, c *testCluster, topic string) *stream {
 // await waits until so many more messages are confirmed.
 func (s *stream) await(t testing.TB, more int64) {
 	t.Helper()
-	deadline := time.Now().Add(maxStall)
-	for want := s.sent.Load() + more; s.sent.Load() < want; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the stream has come to a stop")
-		}
-	}
+	want := s.sent.Load() + more
+	poll.Until(t, maxStall, "the stream goes on", func() bool { return s.sent.Load() >= want })
 }
 
 func (s *stream) run(t testing.TB) {
@@ -165,13 +162,7 @@ func TestPausedBroker(t *testing.T) {
 	}
 	c.Node(0).Resume()
 	s.end(t, c)
-	for deadline := time.Now().Add(maxStall); ; time.Sleep(between) {
-		if err := sink.Health(t.Context()); err == nil {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("Health when the broker goes on: %v", err)
-		}
-	}
+	poll.Until(t, maxStall, "Health is good when the broker goes on", func() bool { return sink.Health(t.Context()) == nil })
 }
 
 // testLeaderMoved reassigns the partition to other brokers, so that its leader
@@ -186,11 +177,7 @@ func testLeaderMoved(t *testing.T, c *testCluster) {
 		if err != nil || answer.Error != nil {
 			t.Fatal(err, answer)
 		}
-		for deadline := time.Now().Add(maxStall); c.leaderOf(t, s.topic) == old; time.Sleep(between) {
-			if time.Now().After(deadline) {
-				t.Fatal("the leader does not move")
-			}
-		}
+		poll.Until(t, maxStall, "the leader moves", func() bool { return c.leaderOf(t, s.topic) != old })
 	}
 	s.end(t, c)
 }

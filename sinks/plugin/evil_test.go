@@ -20,6 +20,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	kept "github.com/delaybridge/delaybridge/integration/journal"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // evilDir is where the evil plugin is built, once.
@@ -186,28 +187,16 @@ func (e *evilSink) pid() int {
 func (e *evilSink) signal(signal syscall.Signal) {
 	e.t.Helper()
 	pid := 0
-	within(e.t, slack, "a process to signal", func() bool { pid = e.pid(); return pid > 0 })
+	poll.Until(e.t, slack, "a process to signal", func() bool { pid = e.pid(); return pid > 0 })
 	if err := syscall.Kill(pid, signal); err != nil {
 		e.t.Error(err)
-	}
-}
-
-// within waits for a condition, and fails the test if it takes longer than limit.
-func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
 // restarted waits until the plugin has been restarted n times.
 func (e *evilSink) restarted(n int, limit time.Duration) {
 	e.t.Helper()
-	within(e.t, limit, "restart", func() bool {
+	poll.Until(e.t, limit, "restart", func() bool {
 		f := e.details()
 		return f["restarts"] == strconv.Itoa(n) && f["state"] == stateRunning
 	})

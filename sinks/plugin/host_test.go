@@ -17,6 +17,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // hostMain is the test binary as a host of its own: it opens the plugin whose
@@ -50,7 +51,7 @@ func TestKilledHostLeavesNoOrphan(t *testing.T) {
 	}
 	host.Process.Signal(syscall.SIGKILL)
 	host.Wait()
-	within(t, slack, "plugin gone", func() bool { return !alive(pid) })
+	poll.Until(t, slack, "plugin gone", func() bool { return !alive(pid) })
 }
 
 // TestKilledUnderLoad: a plugin that is killed again and again while messages
@@ -73,13 +74,13 @@ func TestKilledUnderLoad(t *testing.T) {
 	go func() { accepted <- acceptUntil(ctx, enough, core.NewInterceptor(store, core.Limits{}, dispatcher)) }()
 	for n := range kills {
 		delivered := dispatcher.Totals().Delivered
-		within(t, 30*time.Second, "deliveries between kills", func() bool { return dispatcher.Totals().Delivered > delivered+20 })
+		poll.Until(t, 30*time.Second, "deliveries between kills", func() bool { return dispatcher.Totals().Delivered > delivered+20 })
 		e.signal(syscall.SIGKILL)
 		e.restarted(n+1, slack)
 	}
 	close(enough)
 	total := <-accepted
-	within(t, 60*time.Second, "all delivered", func() bool { return dispatcher.Totals().Delivered >= uint64(total) })
+	poll.Until(t, 60*time.Second, "all delivered", func() bool { return dispatcher.Totals().Delivered >= uint64(total) })
 	repeats := checkRecord(t, e.record, total)
 	totals := dispatcher.Totals()
 	t.Logf("%d kills, %d messages, %d repeats, %d unknown", kills, total, repeats, totals.Unknown)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // said are the records of what a plugin printed, as level, text and fields.
@@ -122,7 +124,7 @@ func TestRateOfLines(t *testing.T) {
 // TestPrints: what comes from a real plugin on its three ways.
 func TestPrints(t *testing.T) {
 	e := openEvil(t, "prints")
-	within(t, slack, "lines", func() bool { return len(e.journal.with(t, "plugin says")) >= 9 })
+	poll.Until(t, slack, "lines", func() bool { return len(e.journal.with(t, "plugin says")) >= 9 })
 	got := strings.Join(said(t, e.journal), "\n")
 	for _, want := range []string{"INFO from fmt", `WARN broker \x1b[31mslow map[n:3 time:now]`, "ERROR [ERROR] plain", strings.Repeat("y", maxLine) + " cut", "ERROR panic: at the disco", `ERROR \tgoroutine 1`} {
 		if !strings.Contains(got, want) {

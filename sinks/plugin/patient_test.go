@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // TestBrokenAtTheStart: a plugin that does not start blocks its sink alone, says why, and
@@ -44,7 +45,7 @@ func TestBrokenAtTheStart(t *testing.T) {
 				t.Error("it is healthy")
 			}
 			var lines []map[string]any
-			within(t, slack, "logged", func() bool {
+			poll.Until(t, slack, "logged", func() bool {
 				lines = e.journal.with(t, "plugin failed to start, its sink is blocked and its messages wait")
 				return len(lines) > 0
 			})

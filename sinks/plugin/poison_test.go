@@ -11,6 +11,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // TestMessageThatEndsThePlugin: it spends its attempts alone. Its neighbours arrive, by
@@ -41,11 +42,11 @@ func TestMessageThatEndsThePlugin(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	within(t, slack, "the message is a dead letter, and the others have arrived", func() bool {
+	poll.Until(t, slack, "the message is a dead letter, and the others have arrived", func() bool {
 		entry, err := in.Get(t.Context(), core.Ref{ID: "poison"})
 		return err == nil && entry.State == core.Dead && d.Totals().Delivered == others
 	})
-	within(t, slack, "the plugin is running again", func() bool { return e.details()["state"] == stateRunning })
+	poll.Until(t, slack, "the plugin is running again", func() bool { return e.details()["state"] == stateRunning })
 	if n, _ := strconv.Atoi(e.details()["restarts"]); n < 2 || n > attempts {
 		t.Errorf("the plugin ended %d times, want 2 to %d: %v", n, attempts, e.journal.with(t, "delivery failed, will be retried"))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 func TestDeliver(t *testing.T) {
@@ -149,7 +150,7 @@ func TestStopped(t *testing.T) {
 	t.Run("in a call", func(t *testing.T) {
 		e := openEvil(t, "normal", watchful, func(s *settings) { s.healthInterval = time.Hour })
 		e.signal(syscall.SIGSTOP)
-		within(t, slack, "all of it stopped", func() bool { return stopped(e.pid()) })
+		poll.Until(t, slack, "all of it stopped", func() bool { return stopped(e.pid()) })
 		if err := e.deliver(2*time.Second, messages(1)...); core.ClassOf(err) != core.Unknown {
 			t.Errorf("got %v", err)
 		}
@@ -184,7 +185,7 @@ func stopped(pid int) bool {
 func TestDownFailsAtOnce(t *testing.T) {
 	e := openEvil(t, "crash", func(s *settings) { s.pace.first, s.pace.longest = time.Hour, time.Hour })
 	e.deliver(slack, messages(1)...)
-	within(t, slack, "down", func() bool { return e.details()["state"] == stateRestarting })
+	poll.Until(t, slack, "down", func() bool { return e.details()["state"] == stateRestarting })
 	began := time.Now()
 	err := e.deliver(time.Minute, messages(1)...)
 	if core.ClassOf(err) != core.Retry || !strings.Contains(err.Error(), "exit status 7") || time.Since(began) > slack {
@@ -198,9 +199,9 @@ func TestDownFailsAtOnce(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	e := openEvil(t, "crash", func(s *settings) { s.pace.first, s.pace.longest = time.Millisecond, time.Millisecond })
 	for n := range 5 {
-		within(t, slack, "running", func() bool { return e.details()["state"] == stateRunning })
+		poll.Until(t, slack, "running", func() bool { return e.details()["state"] == stateRunning })
 		e.deliver(slack, messages(2)...) // an end on one would be the message's
-		within(t, slack, "noticed", func() bool {
+		poll.Until(t, slack, "noticed", func() bool {
 			return len(e.journal.with(t, "plugin exited"))+len(e.journal.with(t, "plugin exited too often, it is quarantined")) > n
 		})
 	}
@@ -234,7 +235,7 @@ func TestSwappedBinaryBlocks(t *testing.T) {
 	os.Remove(path)
 	write(t, path, "#!/bin/sh\ntouch "+path+".ran\n", 0o755)
 	e.deliver(slack, messages(1)...)
-	within(t, slack, "refused", func() bool { return e.details()["state"] == stateRefused })
+	poll.Until(t, slack, "refused", func() bool { return e.details()["state"] == stateRefused })
 	if err := e.deliver(time.Second, messages(1)...); core.ClassOf(err) != core.Blocked || !strings.Contains(err.Error(), "the program was not run") {
 		t.Errorf("got %v", err)
 	}
@@ -256,7 +257,7 @@ func TestChildrenEndWithThePlugin(t *testing.T) {
 				t.Fatalf("children %v %v", children, err)
 			}
 			end(e)
-			within(t, slack, "children gone", func() bool {
+			poll.Until(t, slack, "children gone", func() bool {
 				return !alive(children[0]) && !alive(children[1]) && !alive(children[2])
 			})
 		})
@@ -282,7 +283,7 @@ func TestCloseDuringDeliver(t *testing.T) {
 	for range calls {
 		go func() { errs <- e.deliver(time.Minute, messages(2)...) }()
 	}
-	within(t, slack, "calls under way", func() bool { return strings.Count(stacks(), "(*instance).deliver(") == calls })
+	poll.Until(t, slack, "calls under way", func() bool { return strings.Count(stacks(), "(*instance).deliver(") == calls })
 	began := time.Now()
 	e.Close()
 	for range calls {
@@ -352,7 +353,7 @@ func TestLeaksNothingToUs(t *testing.T) {
 		t.Error(err) // without descriptors it may fail, but has to be believed
 	}
 	e.Close()
-	within(t, slack, "descriptors gone", func() bool { return descriptors(t) <= before })
+	poll.Until(t, slack, "descriptors gone", func() bool { return descriptors(t) <= before })
 }
 
 func descriptors(t *testing.T) int {
@@ -374,6 +375,6 @@ func TestDescriptorsAfterManyLives(t *testing.T) {
 		e.deliver(slack, messages(1)...)
 		e.restarted(n+2, slack)
 	}
-	within(t, slack, "goroutines gone", func() bool { return runtime.NumGoroutine() <= threads+2 })
-	within(t, slack, "descriptors gone", func() bool { return descriptors(t) <= before+2 })
+	poll.Until(t, slack, "goroutines gone", func() bool { return runtime.NumGoroutine() <= threads+2 })
+	poll.Until(t, slack, "descriptors gone", func() bool { return descriptors(t) <= before+2 })
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // TestForeignPluginIsNotRun: what another user could replace is not executed, neither
@@ -69,7 +70,7 @@ func TestFileGivenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.deliver(slack, messages(2)...)
-	within(t, slack, "refused", func() bool { return e.details()["state"] == stateRefused })
+	poll.Until(t, slack, "refused", func() bool { return e.details()["state"] == stateRefused })
 	if err := e.deliver(slack, messages(1)...); core.ClassOf(err) != core.Blocked || !strings.Contains(fmt.Sprint(err), "belongs to user 65534") {
 		t.Errorf("got %v", err)
 	}

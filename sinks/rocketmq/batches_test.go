@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
@@ -55,11 +56,7 @@ func deliverAll(t *testing.T, s *Sink, free func(), batches ...[]*core.Message) 
 // awaitWaiting waits until n batches wait.
 func awaitWaiting(t *testing.T, s *Sink, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); s.countWaiting() != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d wait, want %d", s.countWaiting(), n)
-		}
-	}
+	poll.Until(t, 10*time.Second, fmt.Sprintf("%d wait", n), func() bool { return s.countWaiting() == n })
 }
 
 func (s *Sink) countWaiting() (n int) {
