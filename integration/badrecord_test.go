@@ -133,8 +133,8 @@ func (f *fleet) awaitStopped(source string) {
 		if !strings.Contains(trouble, "the record at ") || !strings.Contains(trouble, "deliver_at: is more than") || strings.Contains(trouble, `message id ""`) {
 			f.t.Errorf("%s has stopped for %q", source, trouble)
 		}
-		if !strings.Contains(i.logs.String(), "source has stopped") {
-			f.t.Errorf("the log does not tell that %s has stopped:\n%s", source, i.logs)
+		if !strings.Contains(i.Logs.String(), "source has stopped") {
+			f.t.Errorf("the log does not tell that %s has stopped:\n%s", source, &i.Logs)
 		}
 	}
 }

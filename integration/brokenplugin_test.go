@@ -48,7 +48,7 @@ sinks:
 	i := serve(t, config, out)
 	for _, sink := range []string{"orders", "files"} {
 		if code := i.postTo(sink, "to-"+sink); code != http.StatusCreated {
-			t.Fatalf("%s: status %d\n%s", sink, code, i.logs)
+			t.Fatalf("%s: status %d\n%s", sink, code, &i.Logs)
 		}
 	}
 	i.await("delivery by the other sink", func() bool { return len(deliveries(t, out.Name())["to-orders"]) == 1 })
@@ -63,8 +63,8 @@ sinks:
 		t.Errorf("stats: %s", stats)
 	}
 	const line = `level=ERROR msg="plugin failed to start, its sink is blocked and its messages wait" sink=files`
-	if !strings.Contains(i.logs.String(), line) {
-		t.Errorf("the log has no %q:\n%s", line, i.logs)
+	if !strings.Contains(i.Logs.String(), line) {
+		t.Errorf("the log has no %q:\n%s", line, &i.Logs)
 	}
 	if err := os.Rename(good, program); err != nil {
 		t.Fatal(err)
@@ -116,6 +116,6 @@ func (i *instance) text(path string) string {
 func (i *instance) await(what string, holds func() bool) {
 	i.t.Helper()
 	if !poll.Holds(3*time.Minute, holds) {
-		i.t.Fatalf("there is no %s:\n%s", what, i.logs)
+		i.t.Fatalf("there is no %s:\n%s", what, &i.Logs)
 	}
 }

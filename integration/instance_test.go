@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/delaybridge/delaybridge/integration/poll"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 // binary builds the one binary, once for all tests of the package.
@@ -36,37 +35,9 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // instance is one process of `delaybridge serve`.
 type instance struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	url  string
-	logs *logWatcher
-}
-
-// logWatcher keeps what a process logs and tells when it is ready.
-type logWatcher struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	ready chan string
-	done  bool
-}
-
-var readyLine = regexp.MustCompile(`msg=ready .*http=([0-9.:]+)`)
-
-func (w *logWatcher) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text.Write(b)
-	if found := readyLine.FindSubmatch(w.text.Bytes()); found != nil && !w.done {
-		w.done = true
-		w.ready <- string(found[1])
-	}
-	return len(b), nil
-}
-
-func (w *logWatcher) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
+	*servers.Bridge
+	t   *testing.T
+	url string
 }
 
 // serve starts an instance that appends what its console sink prints to out.
@@ -80,32 +51,25 @@ func serve(t *testing.T, config string, out *os.File) *instance {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	i := &instance{t: t, cmd: exec.Command(path, "serve", "--config", file), logs: &logWatcher{ready: make(chan string, 1)}}
-	i.cmd.Stdout, i.cmd.Stderr = out, i.logs
-	if err := i.cmd.Start(); err != nil {
+	cmd := exec.Command(path, "serve", "--config", file)
+	cmd.Stdout = out
+	b, err := servers.StartBridge(cmd, io.Discard)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { i.cmd.Process.Kill(); i.cmd.Wait() })
-	select {
-	case addr := <-i.logs.ready:
-		i.url = "http://" + addr
-	case <-time.After(2 * time.Minute):
-		t.Fatalf("instance is not ready:\n%s", i.logs)
+	t.Cleanup(b.Kill)
+	i := &instance{Bridge: b, t: t, url: b.Ready(2 * time.Minute)}
+	if i.url == "" {
+		t.Fatalf("instance is not ready:\n%s", &b.Logs)
 	}
 	return i
-}
-
-func (i *instance) kill() {
-	i.cmd.Process.Kill()
-	i.cmd.Wait()
 }
 
 // stop ends the instance as an operator does.
 func (i *instance) stop() {
 	i.t.Helper()
-	i.cmd.Process.Signal(os.Interrupt)
-	if err := i.cmd.Wait(); err != nil {
-		i.t.Errorf("serve ended with %v:\n%s", err, i.logs)
+	if err := i.Stop(2 * time.Minute); err != nil {
+		i.t.Errorf("serve: %v", err)
 	}
 }
 

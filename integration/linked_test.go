@@ -25,7 +25,7 @@ func TestReleasedBinary(t *testing.T) {
 // in the list: go-plugin imports it for helpers of its own.
 var forTests = []string{
 	"github.com/golang/mock", "github.com/google/go-cmp", "go.uber.org/goleak", "pgregory.net/rapid",
-	module + "sinks/sinktest", module + "sinks/plugin/plugintest", module + "core/storetest",
+	module + "interceptors/source/sourcetest", module + "sinks/sinktest", module + "sinks/plugin/plugintest", module + "core/storetest",
 }
 
 // wantNothingForTests looks at what the binary is compiled from, and at what

@@ -41,7 +41,7 @@ grpc: {listen: "127.0.0.1:0", %[2]s}
 sinks: {orders: {type: console, config: {format: json}}}
 `, redis.URL(), listeners), output(t))
 	var pages, none uint64
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", i.cmd.Process.Pid))
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", i.Cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +50,10 @@ sinks: {orders: {type: console, config: {format: json}}}
 		t.Fatal(err)
 	}
 	most := pages*uint64(os.Getpagesize()) + room
-	if err := unix.Prlimit(i.cmd.Process.Pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
+	if err := unix.Prlimit(i.Cmd.Process.Pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
 		t.Fatal(err)
 	}
-	return i, regexp.MustCompile(`grpc=([0-9.:]+)`).FindStringSubmatch(i.logs.String())[1]
+	return i, regexp.MustCompile(`grpc=([0-9.:]+)`).FindStringSubmatch(i.Logs.String())[1]
 }
 
 // works checks that the instance still does what it is for.

@@ -62,9 +62,9 @@ func TestReadmeWaysIn(t *testing.T) {
 	}
 	broker := cluster.Addrs()[0]
 	bridge := serve(t, readmeConfig(t, cluster, broker), output(t))
-	grpc := regexp.MustCompile(`grpc=([0-9.:]+)`).FindStringSubmatch(bridge.logs.String())
+	grpc := regexp.MustCompile(`grpc=([0-9.:]+)`).FindStringSubmatch(bridge.Logs.String())
 	if grpc == nil {
-		t.Fatalf("no gRPC listener:\n%s", bridge.logs)
+		t.Fatalf("no gRPC listener:\n%s", &bridge.Logs)
 	}
 	places := strings.NewReplacer("http://127.0.0.1:7420", bridge.url, "127.0.0.1:7421", grpc[1], "127.0.0.1:9092", broker)
 	reminders, orders := newInbox(consumeKafka(t, cluster.Addrs(), "reminders")), newInbox(consumeKafka(t, cluster.Addrs(), "orders"))

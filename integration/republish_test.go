@@ -192,7 +192,7 @@ func TestRabbitMQRetry(t *testing.T) {
 			select {
 			case d = <-deliveries:
 			case <-time.After(plainLimit):
-				t.Fatalf("%s: hop %d does not come:\n%s", test.name, hop, bridge.logs)
+				t.Fatalf("%s: hop %d does not come:\n%s", test.name, hop, &bridge.Logs)
 			}
 			if took := time.Since(sent); took < hopDelay {
 				t.Errorf("%s: hop %d came after %s", test.name, hop, took)
@@ -299,7 +299,7 @@ func TestRocketMQRetryTopic(t *testing.T) {
 			select {
 			case got = <-arrived:
 			case <-time.After(plainLimit):
-				t.Fatalf("hop %d does not come:\n%s", hop, bridge.logs)
+				t.Fatalf("hop %d does not come:\n%s", hop, &bridge.Logs)
 			}
 			if took := time.Since(sent); took < hopDelay {
 				t.Errorf("hop %d came after %s", hop, took)

@@ -55,7 +55,7 @@ sinks: {orders: {type: console, config: {format: json}}}
 			}
 		}
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond) // the moment of the kill is random
-		victim.kill()
+		victim.Kill()
 		posts.Wait()
 		victim = serve(t, config, out)
 	}

@@ -183,9 +183,8 @@ func rocketOrigin(t *testing.T) *origin {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Shutdown() })
-	produce := func(batch []accepted) (err error) {
-		poll.Holds(writtenIn, func() bool { err = rocketSend(client, topic, batch); return err == nil })
-		return err
+	produce := func(batch []accepted) error {
+		return poll.Succeeds(writtenIn, func() error { return rocketSend(client, topic, batch) })
 	}
 	left := func() (int64, error) { return rocketLag(t, cluster.NameServers()[0], group) }
 	return &origin{produce: produce, left: left, partings: []parting{noBinary, noRepeats, noNulls, noOrder},

@@ -142,7 +142,7 @@ func (p *passage) kill(t *testing.T) {
 	for n := range p.kills {
 		time.Sleep(time.Until(began.Add(each*time.Duration(n) + rand.N(each))))
 		victim := rand.IntN(len(p.bridges))
-		p.bridges[victim].kill()
+		p.bridges[victim].Kill()
 		p.bridges[victim] = serve(t, p.config, p.out)
 	}
 	t.Logf("%d kills in %s", p.kills, time.Since(began).Round(time.Millisecond))
@@ -171,7 +171,7 @@ func (p *passage) check(t *testing.T, l *ledger, arrivals <-chan arrival) {
 	if left := p.left(t); left != 0 {
 		t.Errorf("%d messages are not acknowledged in the origin any more", left)
 		for _, b := range p.bridges {
-			t.Logf("log of an instance:\n%s", b.logs)
+			t.Logf("log of an instance:\n%s", &b.Logs)
 		}
 	}
 	t.Logf("%d messages, %d parked when their time had passed, %d repeats; lateness at the consumer, kills included: p50 %s, p99 %s, max %s",

@@ -83,8 +83,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
-	var err error
-	if !poll.Holds(time.Minute, func() bool { err = ts.Exec(args[0], args[1:]...); return err == nil }) {
+	if err := poll.Succeeds(time.Minute, func() error { return ts.Exec(args[0], args[1:]...) }); err != nil {
 		ts.Fatalf("%s still fails: %v", strings.Join(args, " "), err)
 	}
 }

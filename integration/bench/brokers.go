@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -110,6 +111,21 @@ func (c brokerCase) measure(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	return c.measureLone(ctx, b, addrs, open)
+}
+
+// startServer runs start and returns the end of what it started.
+func startServer(start func(servers.TB)) (stop func(), err error) {
+	h, err := servers.NewHost("bench", io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	stop = func() { h.Close(); os.RemoveAll(h.Dir()) }
+	h.Do(func() { start(h) })
+	if err := errors.Join(h.Failed(), h.Skipped()); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
 }
 
 // brokerRounds are taken in turn, the best of each counts. One more goes before

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/integration/poll"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 // bridge is one place for a process of `delaybridge serve`: the nemesis ends the
@@ -28,12 +28,11 @@ type bridge struct {
 	prefix []string // of the command, such as that of a network namespace
 	binary string   // in place of the run's, if not empty
 
-	mu    sync.Mutex
-	life  int // which process this is, counted from 1
-	url   string
-	cmd   *exec.Cmd
-	ended <-chan struct{}
-	logs  *logs
+	process *servers.Bridge // the one now, or the last
+
+	mu   sync.Mutex
+	life int // which process this is, counted from 1
+	url  string
 }
 
 // incarnation names the process in it, for the ledger.
@@ -66,7 +65,7 @@ func (b *bridge) start(failpoint string) {
 		}
 		b.kill()
 	}
-	b.run.Fatalf("bridge %s is not ready:\n%s", b.name, b.logs)
+	b.run.Fatalf("bridge %s is not ready:\n%s", b.name, b.process.Logs.Tail())
 }
 
 func (b *bridge) launch(failpoint string) {
@@ -74,16 +73,20 @@ func (b *bridge) launch(failpoint string) {
 	defer b.mu.Unlock()
 	b.life++
 	name := fmt.Sprintf("%s%d", b.name, b.life)
-	out, err := os.OpenFile(filepath.Join(b.run.dir, "arrived-"+name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(filepath.Join(b.run.Dir(), "arrived-"+name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		b.run.Fatalf("open output of bridge %s: %v", name, err)
 	}
 	defer out.Close()
 	argv := append(append([]string{}, b.prefix...), cmp.Or(b.binary, b.run.binary), "serve", "--config", b.config)
-	b.cmd, b.logs = exec.Command(argv[0], argv[1:]...), newLogs(b.run.logFile(name))
-	b.cmd.Stdout, b.cmd.Stderr = out, b.logs
-	b.cmd.Env = append(append(os.Environ(), "DELAYBRIDGE_FAILPOINT="+failpoint), b.run.env...)
-	if b.ended, err = start(b.cmd); err != nil {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout = out
+	cmd.Env = append(append(os.Environ(), "DELAYBRIDGE_FAILPOINT="+failpoint), b.run.env...)
+	log, err := os.Create(b.run.logFile(name)) // open until the run is over
+	if err != nil {
+		b.run.Fatalf("open log of bridge %s: %v", name, err)
+	}
+	if b.process, err = servers.StartBridge(cmd, log); err != nil {
 		b.run.Fatalf("start bridge %s: %v", name, err)
 	}
 	b.run.tailPrinted(out.Name(), name)
@@ -91,23 +94,17 @@ func (b *bridge) launch(failpoint string) {
 
 // awaitReady tells whether the process came to listen.
 func (b *bridge) awaitReady() bool {
-	select {
-	case addr := <-b.logs.ready:
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.url = "http://" + addr
-		return true
-	case <-b.ended:
-	case <-time.After(bridgeReadyIn):
-	}
-	return false
+	url := b.process.Ready(bridgeReadyIn)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.url = url
+	return url != ""
 }
 
 // kill ends the process as a crash does. It is no fault of the ledger's yet.
 func (b *bridge) kill() {
 	b.away()
-	_ = b.cmd.Process.Kill() // it may have ended
-	<-b.ended
+	b.process.Kill()
 }
 
 func (b *bridge) away() {
@@ -121,38 +118,27 @@ const stopIn = 30 * time.Second
 // stop ends the process as an operator does, and tells what went wrong.
 func (b *bridge) stop() error {
 	b.away()
-	if err := b.cmd.Process.Signal(os.Interrupt); err != nil {
-		return fmt.Errorf("bridge %s had ended:\n%s", b.name, b.logs)
-	}
-	select {
-	case <-b.ended:
-	case <-time.After(stopIn):
-		b.kill()
-		return fmt.Errorf("bridge %s did not end within %s of an interrupt", b.name, stopIn)
-	}
-	if !b.cmd.ProcessState.Success() {
-		return fmt.Errorf("bridge %s ended with %s:\n%s", b.name, b.cmd.ProcessState, b.logs)
+	if err := b.process.Stop(stopIn); err != nil {
+		return fmt.Errorf("bridge %s: %w", b.name, err)
 	}
 	return nil
 }
 
-func (b *bridge) signal(s syscall.Signal) { _ = b.cmd.Process.Signal(s) } // it may have ended
+func (b *bridge) signal(s syscall.Signal) { _ = b.process.Cmd.Process.Signal(s) } // it may have ended
 
 // awaitEnd tells whether the process ended by itself in time.
 func (b *bridge) awaitEnd(within time.Duration) bool {
-	select {
-	case <-b.ended:
+	ended := b.process.HasEnded(within)
+	if ended {
 		b.away()
-		return true
-	case <-time.After(within):
-		return false
 	}
+	return ended
 }
 
 // awaitStopped tells whether the process was stopped by SIGSTOP in time.
 func (b *bridge) awaitStopped(within time.Duration) bool {
 	return poll.Holds(within, func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.process.Cmd.Process.Pid))
 		_, rest, ok := strings.Cut(string(stat), ") ")
 		return err == nil && ok && strings.HasPrefix(rest, "T")
 	})
@@ -168,11 +154,11 @@ var goroutinesLine = regexp.MustCompile(`(?m)^goroutines (\d+)$`)
 // vitals asks the process, which must have been built with failpoints, and /proc.
 // Where there is no /proc the zero value is returned.
 func (b *bridge) vitals() vitals {
-	v := vitals{pid: b.cmd.Process.Pid}
-	before := len(b.logs.find(goroutinesLine))
+	v := vitals{pid: b.process.Cmd.Process.Pid}
+	before := len(b.process.Logs.Find(goroutinesLine))
 	b.signal(syscall.SIGUSR1)
 	var found []string
-	if poll.Holds(2*time.Second, func() bool { found = b.logs.find(goroutinesLine); return len(found) > before }) {
+	if poll.Holds(2*time.Second, func() bool { found = b.process.Logs.Find(goroutinesLine); return len(found) > before }) {
 		v.goroutines, _ = strconv.Atoi(found[len(found)-1])
 	}
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.pid))
@@ -192,57 +178,4 @@ func (b *bridge) vitals() vitals {
 		}
 	}
 	return v
-}
-
-// logs keeps what a process logs, also in a file, and tells when it is ready.
-type logs struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	file  *os.File
-	ready chan string
-	told  bool
-}
-
-func newLogs(path string) *logs {
-	file, _ := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // without it, we still have the text
-	return &logs{file: file, ready: make(chan string, 1)}
-}
-
-var readyLine = regexp.MustCompile(`msg=ready .*http=([0-9.:]+)`)
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Write(p)
-	if l.file != nil {
-		_, _ = l.file.Write(p)
-	}
-	if !l.told {
-		if found := readyLine.FindSubmatch(l.text.Bytes()); found != nil {
-			l.told = true
-			l.ready <- string(found[1])
-		}
-	}
-	return len(p), nil
-}
-
-// find returns what the group of the pattern matched, each time.
-func (l *logs) find(pattern *regexp.Regexp) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var all []string
-	for _, match := range pattern.FindAllSubmatch(l.text.Bytes(), -1) {
-		all = append(all, string(match[1]))
-	}
-	return all
-}
-
-const logTail = 3000
-
-// String is the end of what was logged.
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := l.text.Bytes()
-	return string(text[max(0, len(text)-logTail):])
 }

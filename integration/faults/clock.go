@@ -24,10 +24,12 @@ const clockSetIn = 30 * time.Second
 // setClock makes Redis's clock jump. A busy machine may need some tries.
 func (r *run) setClock(ahead time.Duration) {
 	j := jump{from: time.Now(), ahead: ahead}
-	poll.Until(r, clockSetIn, "Redis's clock is set", func() bool {
+	if err := poll.Succeeds(clockSetIn, func() error {
 		_, err := r.redis.node.Do("SET", clockKey, fmt.Sprint(ahead.Milliseconds()))
-		return err == nil
-	})
+		return err
+	}); err != nil {
+		r.Fatalf("set Redis's clock: %v", err)
+	}
 	j.to = time.Now()
 	r.jumps = append(r.jumps, j)
 }

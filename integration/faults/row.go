@@ -81,7 +81,7 @@ const (
 
 // run is one row with one seed.
 type run struct {
-	*host
+	*servers.Host
 	row    *row
 	seed   uint64
 	dice   *rand.Rand // the nemesis's; not for other goroutines
@@ -145,31 +145,32 @@ func play(w *row, seed uint64, o options) result {
 	if w.leftOut != "" {
 		return out
 	}
-	h, err := newHost(fmt.Sprintf("row %d", w.number), o.log)
+	h, err := servers.NewHost(fmt.Sprintf("row %d", w.number), o.log)
 	if err != nil {
 		out.verdict, out.reason = broken, err.Error()
 		return out
 	}
-	r := &run{host: h, row: w, seed: seed, dice: rand.New(rand.NewPCG(seed, uint64(w.number))), binary: o.binary,
+	r := &run{Host: h, row: w, seed: seed, dice: rand.New(rand.NewPCG(seed, uint64(w.number))), binary: o.binary,
 		seen: map[string]int{}, over: make(chan struct{}), resolved: map[string]bool{}, buried: map[string]bool{}}
 	r.soakFor = o.soak
 	r.oldCommit = o.old
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}}
 	stop := stall.Watch()
-	h.do(func() { r.play(&out) })
+	h.Do(func() { r.play(&out) })
+	h.Close()
 	load.stood = stop()
-	out.took, out.dir = time.Since(load.began), h.dir
+	out.took, out.dir = time.Since(load.began), h.Dir()
 	switch disturbed := load.disturbed(); {
 	case out.verdict == failed && disturbed != "" && excusable(out.findings):
 		out.verdict = void
 		out.reason = fmt.Sprintf("%s, so that this tells nothing: %s", disturbed, out.reason)
-	case h.failed != "":
-		out.verdict, out.reason = broken, h.failed
-	case h.skipped != "":
-		out.verdict, out.reason = skipped, h.skipped
+	case h.Failed() != nil:
+		out.verdict, out.reason = broken, h.Failed().Error()
+	case h.Skipped() != nil:
+		out.verdict, out.reason = skipped, h.Skipped().Error()
 	}
 	if out.verdict == passed || out.verdict == skipped {
-		os.RemoveAll(h.dir)
+		os.RemoveAll(h.Dir())
 	}
 	return out
 }
@@ -177,7 +178,7 @@ func play(w *row, seed uint64, o options) result {
 // play is the course of every run: start, calm, faults, healing, drain, judge.
 func (r *run) play(out *result) {
 	var err error
-	if r.ledger, err = openLedger(filepath.Join(r.dir, "ledger.jsonl")); err != nil {
+	if r.ledger, err = openLedger(filepath.Join(r.Dir(), "ledger.jsonl")); err != nil {
 		r.Fatalf("%v", err)
 	}
 	r.out = consoleSinks // which configurations need already
@@ -233,14 +234,14 @@ func (w *row) faultLimit() int {
 
 // addBridge makes a place for a process. Nothing is started.
 func (r *run) addBridge(name string, prefix []string, yaml string) *bridge {
-	file := filepath.Join(r.dir, name+".yaml")
+	file := filepath.Join(r.Dir(), name+".yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		r.Fatalf("write configuration: %v", err)
 	}
 	b := &bridge{run: r, name: name, config: file, prefix: prefix}
 	r.bridges = append(r.bridges, b)
 	r.Cleanup(func() {
-		if b.cmd != nil && b.cmd.Process != nil {
+		if b.process != nil {
 			b.kill()
 		}
 	})
@@ -375,4 +376,4 @@ func (r *run) harmIf(err error) {
 }
 
 // logFile is where a process logs.
-func (r *run) logFile(process string) string { return filepath.Join(r.dir, process+".log") }
+func (r *run) logFile(process string) string { return filepath.Join(r.Dir(), process+".log") }

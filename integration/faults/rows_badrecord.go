@@ -101,7 +101,7 @@ func (r *run) meetBadRecord() {
 	over()
 	time.Sleep(span / 2)
 	for _, b := range r.bridges {
-		r.seen["left out"] += len(b.logs.find(leftOut))
+		r.seen["left out"] += len(b.process.Logs.Find(leftOut))
 	}
 }
 

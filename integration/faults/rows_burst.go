@@ -105,7 +105,7 @@ var lostLease = regexp.MustCompile(`(lease of buckets was lost[^\n]*)`)
 // checkBurst finds leases that were lost, and attempts that were spent.
 func (r *run) checkBurst() {
 	for _, b := range r.bridges {
-		if lost := b.logs.find(lostLease); len(lost) > 0 {
+		if lost := b.process.Logs.Find(lostLease); len(lost) > 0 {
 			r.find("L6", "bridge %s lost leases %d times: %s", b.name, len(lost), strings.TrimSpace(lost[0]))
 		}
 	}

@@ -92,7 +92,7 @@ var metNewer = regexp.MustCompile(`records of a newer format are due and no inst
 // awaitMet waits for an old bridge to meet what it can't read.
 func (r *run) awaitMet() {
 	if poll.Holds(waitsFor, func() bool {
-		return slices.ContainsFunc(r.bridges, func(b *bridge) bool { return len(b.logs.find(metNewer)) > 0 })
+		return slices.ContainsFunc(r.bridges, func(b *bridge) bool { return len(b.process.Logs.Find(metNewer)) > 0 })
 	}) {
 		r.reached("met by an old bridge")
 	}

@@ -117,7 +117,7 @@ const refusedIn = 20 * time.Second
 // refuseLoop finds whether a bridge starts whose source would read what its sink
 // has written.
 func (r *run) refuseLoop() {
-	file := filepath.Join(r.dir, "loop.yaml")
+	file := filepath.Join(r.Dir(), "loop.yaml")
 	text := strings.Replace(r.configuration(r.redis.yaml, ""), r.more, r.kafka.sources(""), 1)
 	r.harmIf(os.WriteFile(file, []byte(text), 0o600))
 	ctx, cancel := context.WithTimeout(context.Background(), refusedIn)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/integration/poll"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 // splitRows cut the network in two: an old master with a sentinel, a bridge and
@@ -74,7 +75,7 @@ func (r *run) makeSides() [2]*side {
 			r.Skipf("%s is not there", program)
 		}
 	}
-	id := filepath.Base(r.dir)
+	id := filepath.Base(r.Dir())
 	var sides [2]*side
 	for n := range sides {
 		sides[n] = &side{r: r, name: fmt.Sprintf("%s-%d", id, n), host: fmt.Sprintf("10.99.0.%d", n+1)}
@@ -103,13 +104,13 @@ func (r *run) must(argv ...string) {
 // spawn runs a server on the side until the run is over.
 func (s *side) spawn(argv ...string) {
 	cmd := exec.Command("ip", append([]string{"netns", "exec", s.name}, argv...)...)
-	log, err := os.Create(filepath.Join(s.r.dir, fmt.Sprintf("%s-%s.log", filepath.Base(argv[0]), filepath.Base(s.r.TempDir()))))
+	log, err := os.Create(filepath.Join(s.r.Dir(), fmt.Sprintf("%s-%s.log", filepath.Base(argv[0]), filepath.Base(s.r.TempDir()))))
 	if err != nil {
 		s.r.Fatalf("%v", err)
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	ended, err := start(cmd)
+	ended, err := servers.StartProcess(cmd)
 	if err != nil {
 		s.r.Fatalf("start %s: %v", argv[0], err)
 	}

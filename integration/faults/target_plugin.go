@@ -85,7 +85,7 @@ func (p *pluginTarget) process(b *bridge) int {
 			continue // it has ended
 		}
 		_, rest, _ = strings.Cut(rest, ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(b.cmd.Process.Pid) {
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(b.process.Cmd.Process.Pid) {
 			pid, _ := strconv.Atoi(number)
 			return pid
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/integration/poll"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 // tracer is strace at a Redis: it makes its fdatasync slow, and writes down what
@@ -50,7 +51,7 @@ func (r *run) trace(how string, delay time.Duration) *tracer {
 	t.cmd = exec.Command("strace", "-f", "-y", "-s", "0", "-o", t.output, "-p", pid, "-e", "trace=write,fdatasync",
 		"-e", fmt.Sprintf("inject=fdatasync:delay_%s=%d", how, delay.Microseconds()))
 	var err error
-	if t.ended, err = start(t.cmd); err != nil {
+	if t.ended, err = servers.StartProcess(t.cmd); err != nil {
 		r.Fatalf("start strace: %v", err)
 	}
 	r.Cleanup(t.detach)

@@ -3,6 +3,7 @@ package journal
 
 import (
 	"bytes"
+	"regexp"
 	"sync"
 )
 
@@ -25,4 +26,23 @@ func (j *Journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
+}
+
+const tail = 3000
+
+// Tail returns the end of what was written.
+func (j *Journal) Tail() string {
+	text := j.String()
+	return text[max(0, len(text)-tail):]
+}
+
+// Find returns what the group of the pattern matched, each time.
+func (j *Journal) Find(pattern *regexp.Regexp) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []string
+	for _, match := range pattern.FindAllSubmatch(j.text.Bytes(), -1) {
+		all = append(all, string(match[1]))
+	}
+	return all
 }

@@ -28,3 +28,10 @@ func Holds(limit time.Duration, holds func() bool) bool {
 	}
 	return true
 }
+
+// Succeeds calls try until it returns nil, for limit at the longest, and returns its
+// last error.
+func Succeeds(limit time.Duration, try func() error) (err error) {
+	Holds(limit, func() bool { err = try(); return err == nil })
+	return err
+}

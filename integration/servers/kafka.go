@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // Versions of Kafka that the tests run with.
@@ -215,13 +217,13 @@ func (c *KafkaCluster) Node(i int) *Node {
 func (c *KafkaCluster) CreateTopic(topic string, partitions int, config ...string) {
 	c.t.Helper()
 	create := func(addr string) error { return kafkaCreateTopic(addr, topic, partitions, config) }
-	if err := poll(nil, kafkaReadyIn, func() error { return c.any(create) }); err != nil {
+	if err := poll.Succeeds(kafkaReadyIn, func() error { return c.any(create) }); err != nil {
 		c.t.Fatalf("create kafka topic %s: %v", topic, err)
 	}
 	c.mu.Lock()
 	c.topics[topic] = partitions
 	c.mu.Unlock()
-	if err := poll(nil, kafkaReadyIn, c.led); err != nil {
+	if err := poll.Succeeds(kafkaReadyIn, c.led); err != nil {
 		c.t.Fatalf("create kafka topic %s: %v", topic, err)
 	}
 }
@@ -246,7 +248,7 @@ func (c *KafkaCluster) led() error {
 func (c *KafkaCluster) Leader(topic string, partition int) int {
 	c.t.Helper()
 	leader := -1
-	err := poll(nil, kafkaReadyIn, func() (err error) {
+	err := poll.Succeeds(kafkaReadyIn, func() (err error) {
 		for id, addr := range c.addrs {
 			if err = kafkaLeads(addr, topic, partition); err == nil {
 				leader = id

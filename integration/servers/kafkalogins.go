@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // KafkaOperation is something that a user may do with a topic, by its number in
@@ -58,9 +60,9 @@ func (c *KafkaCluster) LoginAddrs() []string {
 func (c *KafkaCluster) Allow(user, topic string, operation KafkaOperation) {
 	c.t.Helper()
 	allow := func(addr string) error { return kafkaAllow(addr, user, topic, operation) }
-	err := poll(nil, kafkaReadyIn, func() error { return c.any(allow) })
+	err := poll.Succeeds(kafkaReadyIn, func() error { return c.any(allow) })
 	for _, addr := range c.addrs {
-		err = errors.Join(err, poll(nil, kafkaReadyIn, func() error { return kafkaAllows(addr, user, topic, operation) }))
+		err = errors.Join(err, poll.Succeeds(kafkaReadyIn, func() error { return kafkaAllows(addr, user, topic, operation) }))
 	}
 	if err != nil {
 		c.t.Fatalf("allow kafka user %s an operation on %s: %v", user, topic, err)

@@ -5,6 +5,8 @@ package servers
 import (
 	"syscall"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // Node is one server process in the hands of a test.
@@ -71,11 +73,14 @@ func (n *Node) own() *process {
 	return n.process
 }
 
-// await polls until holds returns nil, or ends the test and shows the log.
+// await polls until holds returns nil, or ends the test and shows the log, also if the
+// server ends.
 func (n *Node) await(verb string, holds func() error) {
 	n.t.Helper()
 	p := n.own()
-	if err := poll(p.ended(), n.readyIn, holds); err != nil {
+	var err error
+	poll.Holds(n.readyIn, func() bool { err = holds(); return err == nil || !p.running() })
+	if err != nil {
 		n.t.Fatalf("%s did not %s: %v\n%s", n.what, verb, err, p.log())
 	}
 }

@@ -3,7 +3,6 @@
 package servers
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +12,6 @@ import (
 	"syscall"
 	"time"
 )
-
-var errExited = errors.New("the process has ended")
 
 // process is one server process, which can be started again after it ended. It
 // leads a process group, and signals go to the whole group, since some servers
@@ -27,7 +24,7 @@ type process struct {
 
 	mu     sync.Mutex
 	pid    int
-	exited chan struct{} // closed at the end of the current run; nil before the first
+	exited <-chan struct{} // closed at the end of the current run; nil before the first
 }
 
 // start runs the process; its output is appended to a log file in its directory.
@@ -40,10 +37,8 @@ func (p *process) start() error {
 	cmd := exec.Command(p.argv[0], p.argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	cmd.Env = append(os.Environ(), p.env...)
-	cmd.SysProcAttr = ownGroup()
-	started, exited := make(chan error), make(chan struct{})
-	go runProcess(cmd, started, exited)
-	if err := <-started; err != nil {
+	exited, err := StartProcess(cmd)
+	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
 	p.mu.Lock()
@@ -52,17 +47,24 @@ func (p *process) start() error {
 	return nil
 }
 
-// runProcess keeps to one thread, because the parent-death signal is sent when
-// the thread that forked ends, not the process.
-func runProcess(cmd *exec.Cmd, started chan<- error, exited chan<- struct{}) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := cmd.Start()
-	started <- err
-	if err == nil {
-		cmd.Wait() // how it ended is of no interest: we send the signals
-		close(exited)
-	}
+// StartProcess starts cmd as the leader of a process group that ends with this
+// process, however that ends (on Linux), and returns a channel that is closed when
+// it has ended. The signal that does it is sent when the thread that forked ends,
+// so a goroutine keeps to it.
+func StartProcess(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
+	cmd.SysProcAttr = ownGroup()
+	over, started := make(chan struct{}), make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait() // its ProcessState tells how it ended
+			close(over)
+		}
+	}()
+	return over, <-started
 }
 
 // ended returns a channel that is closed when the current run has ended.

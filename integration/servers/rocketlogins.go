@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // The user of a RocketMQ with logins who may do everything.
@@ -59,7 +61,7 @@ func (c *RocketMQCluster) administer(code int, fields map[string]string, body an
 	c.t.Helper()
 	text, err := json.Marshal(body)
 	if err == nil {
-		err = poll(nil, rocketAdminIn, func() error {
+		err = poll.Succeeds(rocketAdminIn, func() error {
 			_, err := rocketCallWith(c.brokerAddr, code, fields, text)
 			if err != nil && strings.Contains(err.Error(), "is existed") { // an earlier try, whose answer was late
 				return nil

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/poll"
 )
 
 // Versions of RocketMQ that the tests run with.
@@ -269,7 +271,7 @@ func (l *brokerList) of(nameServer string) ([]string, error) {
 	if len(l.addrs) > 0 {
 		return l.addrs, nil
 	}
-	err := poll(nil, rocketAdminIn, func() (err error) {
+	err := poll.Succeeds(rocketAdminIn, func() (err error) {
 		if l.addrs, err = rocketBrokers(nameServer); err == nil && len(l.addrs) == 0 {
 			err = errors.New("there is none")
 		}
@@ -292,11 +294,11 @@ func (c *RocketMQCluster) CreateTopic(topic string, queues int) {
 			addr = c.brokerAddr // rather than what it advertises, which may be a proxy
 		}
 		create := func() error { return rocketCreateTopic(addr, topic, queues) }
-		if err := poll(nil, rocketAdminIn, create); err != nil {
+		if err := poll.Succeeds(rocketAdminIn, create); err != nil {
 			c.t.Fatalf("create rocketmq topic %s: %v", topic, err)
 		}
 	}
-	err := poll(nil, rocketReadyIn, func() error { return rocketHasRoute(c.nameServers[0], topic) })
+	err := poll.Succeeds(rocketReadyIn, func() error { return rocketHasRoute(c.nameServers[0], topic) })
 	if err != nil {
 		c.t.Fatalf("await rocketmq topic %s: %v", topic, err)
 	}

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package servers starts real servers for tests: Redis (alone, as a cluster,
-// under Sentinel), RabbitMQ, Kafka and RocketMQ. Each is private to its test:
+// under Sentinel), RabbitMQ, Kafka and RocketMQ, and processes of the bridge. Each is private to its test:
 // free loopback ports, its own directory, and gone when the test ends or the
 // test process dies.
 //
@@ -29,7 +29,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TB is what the package needs of testing.TB. It is an interface of its own so
@@ -75,22 +74,3 @@ func external(name string) []string {
 	}
 	return strings.Split(value, ",")
 }
-
-// poll calls ready until it returns nil, and returns its last error if that
-// does not happen within timeout or while alive is open.
-func poll(alive <-chan struct{}, timeout time.Duration, ready func() error) error {
-	deadline := time.Now().Add(timeout)
-	for {
-		err := ready()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-alive:
-			return errExited
-		case <-time.After(pollEvery):
-		}
-	}
-}
-
-const pollEvery = 20 * time.Millisecond

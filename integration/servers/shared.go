@@ -3,9 +3,8 @@
 package servers
 
 import (
+	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 )
 
@@ -13,17 +12,15 @@ import (
 // because tests have no other place to keep what outlives them.
 var shared sharedHost
 
-// sharedHost stands in for the test as the owner of shared servers. Its tests
-// are passed on, so that a failure to start ends the one that asked.
+// sharedHost owns the shared servers in place of a test. A failure to start one ends
+// the test that asked.
 type sharedHost struct {
-	mu      sync.Mutex
-	dir     string
-	dirs    int
-	cleanup []func()
-	redis   *RedisServer
-	rabbit  *RabbitMQServer
-	kafka   *KafkaCluster
-	rocket  *RocketMQCluster
+	mu     sync.Mutex
+	host   *Host // nil until something is shared
+	redis  *RedisServer
+	rabbit *RabbitMQServer
+	kafka  *KafkaCluster
+	rocket *RocketMQCluster
 }
 
 // Main wraps a testing.M, to end shared servers after the tests:
@@ -90,8 +87,15 @@ func share[S any](t TB, slot **S, start func(TB) *S) *S {
 	t.Helper()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
+	if shared.host == nil {
+		host, err := NewHost("shared", io.Discard)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		shared.host = host
+	}
 	if *slot == nil {
-		*slot = start(&sharedTB{TB: t, host: &shared})
+		*slot = start(&sharedTB{TB: t, host: shared.host})
 	}
 	return *slot
 }
@@ -99,37 +103,18 @@ func share[S any](t TB, slot **S, start func(TB) *S) *S {
 func (h *sharedHost) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := len(h.cleanup) - 1; i >= 0; i-- {
-		h.cleanup[i]()
+	if h.host != nil {
+		h.host.Close()
+		os.RemoveAll(h.host.Dir())
 	}
-	if h.dir != "" {
-		os.RemoveAll(h.dir)
-	}
-	h.cleanup, h.dir = nil, ""
-	h.redis, h.rabbit, h.kafka, h.rocket = nil, nil, nil, nil
+	h.host, h.redis, h.rabbit, h.kafka, h.rocket = nil, nil, nil, nil, nil
 }
 
 // sharedTB reports to a test but cleans up with the process.
 type sharedTB struct {
 	TB
-	host *sharedHost // mu is held
+	host *Host
 }
 
-func (t *sharedTB) Cleanup(f func()) { t.host.cleanup = append(t.host.cleanup, f) }
-
-func (t *sharedTB) TempDir() string {
-	t.Helper()
-	if t.host.dir == "" {
-		dir, err := os.MkdirTemp("", "delaybridge-servers-")
-		if err != nil {
-			t.Fatalf("make a directory: %v", err)
-		}
-		t.host.dir = dir
-	}
-	t.host.dirs++
-	dir := filepath.Join(t.host.dir, strconv.Itoa(t.host.dirs))
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatalf("make a directory: %v", err)
-	}
-	return dir
-}
+func (t *sharedTB) Cleanup(f func()) { t.host.Cleanup(f) }
+func (t *sharedTB) TempDir() string  { return t.host.TempDir() }

@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -107,13 +108,7 @@ func (p *producer) end(committed bool) {
 // transaction before takes its time.
 func (r *rig) again(call func() error) {
 	r.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		err := call()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.t.Fatal(err)
-		}
+	if err := poll.Succeeds(30*time.Second, call); err != nil {
+		r.t.Fatal(err)
 	}
 }

@@ -299,10 +299,9 @@ func testBrokerPauses(t *testing.T, r *rabbit) {
 // deliverUntilConfirmed tries again what a broker in trouble has not confirmed.
 func deliverUntilConfirmed(t *testing.T, s *Sink, each time.Duration, m *core.Message) {
 	t.Helper()
-	poll.Until(t, time.Minute, "it is delivered", func() bool {
-		results, _ := deliver(t, s, each, m)
-		return results[0] == nil
-	})
+	if err := poll.Succeeds(time.Minute, func() error { results, _ := deliver(t, s, each, m); return results[0] }); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestOtherNodesAreTried(t *testing.T) {

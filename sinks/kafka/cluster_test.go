@@ -162,7 +162,9 @@ func TestPausedBroker(t *testing.T) {
 	}
 	c.Node(0).Resume()
 	s.end(t, c)
-	poll.Until(t, maxStall, "Health is good when the broker goes on", func() bool { return sink.Health(t.Context()) == nil })
+	if err := poll.Succeeds(maxStall, func() error { return sink.Health(t.Context()) }); err != nil {
+		t.Fatalf("Health when the broker goes on: %v", err)
+	}
 }
 
 // testLeaderMoved reassigns the partition to other brokers, so that its leader

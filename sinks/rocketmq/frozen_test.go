@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
@@ -85,13 +86,9 @@ func (u *underway) note(topic string, at, took time.Duration, err error) {
 // awaitDelivery delivers to all queues of a topic.
 func awaitDelivery(t *testing.T, s *Sink, name string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; pause(t.Context()) {
-		err := s.Deliver(t.Context(), messages(4*realQueues*minLoose, topic(name)))
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("topic %s: %v", name, err)
-		}
+	if err := poll.Succeeds(time.Minute, func() error {
+		return s.Deliver(t.Context(), messages(4*realQueues*minLoose, topic(name)))
+	}); err != nil {
+		t.Fatalf("topic %s: %v", name, err)
 	}
 }

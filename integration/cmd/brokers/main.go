@@ -44,11 +44,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *fetch {
 		return servers.Fetch()
 	}
-	h, err := newHost(os.Stderr)
+	h, err := servers.NewHost("brokers", os.Stderr)
 	if err != nil {
 		return err
 	}
-	defer h.close()
+	defer os.RemoveAll(h.Dir())
+	defer h.Close()
 	targets, err := start(h, *topic, flags.Args())
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ type targets struct {
 }
 
 // start starts the servers side by side, as each takes seconds.
-func start(h *host, topic string, names []string) (*targets, error) {
+func start(h *servers.Host, topic string, names []string) (*targets, error) {
 	found := &targets{Topic: topic}
 	starters := map[string]func(servers.TB){
 		"redis":    found.startRedis,
@@ -91,13 +92,13 @@ func start(h *host, topic string, names []string) (*targets, error) {
 	for _, name := range names {
 		start, ok := starters[name]
 		if !ok {
-			h.fail(fmt.Errorf("no server is called %q: there are redis, kafka, rocketmq and rabbitmq", name))
-			continue
+			group.Wait()
+			return nil, fmt.Errorf("no server is called %q: there are redis, kafka, rocketmq and rabbitmq", name)
 		}
 		group.Go(func() { start(h) })
 	}
 	group.Wait()
-	return found, h.err()
+	return found, errors.Join(h.Failed(), h.Skipped())
 }
 
 func (f *targets) startRedis(t servers.TB) {
