@@ -4,9 +4,9 @@ package servers
 
 import (
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // KafkaSecured returns properties of a Kafka of one node whose second listener, at
@@ -14,15 +14,14 @@ import (
 // seconds. The file ca has the listener's certificate.
 func KafkaSecured(t TB, user, password string) (properties map[string]string, ca string) {
 	t.Helper()
-	certificate, key, err := Certificate()
-	if err != nil {
-		t.Fatalf("make a certificate: %v", err)
+	ca, key := Certificate(t, time.Now().Add(time.Hour))
+	oneLine := func(file string) string {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		return strings.ReplaceAll(strings.TrimSpace(string(pem)), "\n", "\\n")
 	}
-	ca = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, certificate, 0o600); err != nil {
-		t.Fatalf("write a certificate: %v", err)
-	}
-	oneLine := func(pem []byte) string { return strings.ReplaceAll(strings.TrimSpace(string(pem)), "\n", "\\n") }
 	listener := "listener.name.broker." // a single node has no other use for it
 	return map[string]string{
 		"inter.broker.listener.name":     "CLIENT",
@@ -31,7 +30,7 @@ func KafkaSecured(t TB, user, password string) (properties map[string]string, ca
 		listener + "plain.sasl.jaas.config": `org.apache.kafka.common.security.plain.PlainLoginModule required user_` +
 			user + `="` + password + `";`,
 		listener + "ssl.keystore.type":              "PEM",
-		listener + "ssl.keystore.certificate.chain": oneLine(certificate),
+		listener + "ssl.keystore.certificate.chain": oneLine(ca),
 		listener + "ssl.keystore.key":               oneLine(key),
 		"connections.max.reauth.ms":                 "2000",
 	}, ca

@@ -31,18 +31,6 @@ import (
 	"testing"
 )
 
-// TB is what the package needs of testing.TB. It is an interface of its own so
-// that a program can start servers too.
-type TB interface {
-	Helper()
-	Name() string
-	TempDir() string
-	Cleanup(func())
-	Logf(format string, args ...any)
-	Skipf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
-
 // required tells whether a missing server is a failure.
 func required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("DELAYBRIDGE_REQUIRE_SERVERS") == "1"

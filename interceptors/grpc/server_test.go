@@ -2,20 +2,12 @@ package grpclistener
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +20,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
 	"github.com/delaybridge/delaybridge/internal/auth"
 )
@@ -38,8 +31,8 @@ const (
 )
 
 func TestNewChecksTheConfiguration(t *testing.T) {
-	cert, key := writeCertificate(t, time.Now().Add(time.Hour))
-	expiredCert, expiredKey := writeCertificate(t, time.Now().Add(-time.Minute))
+	cert, key := servers.Certificate(t, time.Now().Add(time.Hour))
+	expiredCert, expiredKey := servers.Certificate(t, time.Now().Add(-time.Minute))
 	tests := map[string]struct {
 		config Config
 		field  string // empty: no error
@@ -185,7 +178,7 @@ func TestFloodOfWrongTokens(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	cert, key := writeCertificate(t, time.Now().Add(time.Hour))
+	cert, key := servers.Certificate(t, time.Now().Add(time.Hour))
 	f := newFixture(t, Config{TLSCert: cert, TLSKey: key})
 	text, err := os.ReadFile(cert)
 	pool := x509.NewCertPool()
@@ -206,30 +199,4 @@ func TestTLS(t *testing.T) {
 	if parked, _ := f.store.seen(); len(parked) != 1 {
 		t.Errorf("%d messages were parked", len(parked))
 	}
-}
-
-func writeCertificate(t *testing.T, until time.Time) (certPath, keyPath string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certPath, keyPath = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{certPath: {Type: "CERTIFICATE", Bytes: cert}, keyPath: {Type: "PRIVATE KEY", Bytes: rawKey}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certPath, keyPath
 }

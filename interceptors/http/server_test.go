@@ -18,11 +18,12 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 func TestNewChecksTheConfiguration(t *testing.T) {
-	cert, key := writeCertificate(t, time.Now().Add(time.Hour))
-	expiredCert, expiredKey := writeCertificate(t, time.Now().Add(-time.Minute))
+	cert, key := servers.Certificate(t, time.Now().Add(time.Hour))
+	expiredCert, expiredKey := servers.Certificate(t, time.Now().Add(-time.Minute))
 	tests := map[string]struct {
 		config Config
 		want   string // part of the error; empty: none

@@ -3,20 +3,12 @@ package httplistener
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log/slog"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,36 +16,11 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
-func writeCertificate(t *testing.T, until time.Time) (certPath, keyPath string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certPath, keyPath = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{certPath: {Type: "CERTIFICATE", Bytes: cert}, keyPath: {Type: "PRIVATE KEY", Bytes: rawKey}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certPath, keyPath
-}
-
 func TestTLS(t *testing.T) {
-	cert, key := writeCertificate(t, time.Now().Add(time.Hour))
+	cert, key := servers.Certificate(t, time.Now().Add(time.Hour))
 	addr, stop := start(t, Config{TLSCert: cert, TLSKey: key}, memstore.New(memstore.Config{}))
 	pool := x509.NewCertPool()
 	text, err := os.ReadFile(cert)
@@ -99,7 +66,7 @@ func (s *stuck) Stats(context.Context, ...string) ([]core.SinkStats, error) {
 // still at work, end the connection, not the server.
 func TestRapidReset(t *testing.T) {
 	store := &stuck{Store: memstore.New(memstore.Config{}), goOn: make(chan struct{})}
-	cert, key := writeCertificate(t, time.Now().Add(time.Hour))
+	cert, key := servers.Certificate(t, time.Now().Add(time.Hour))
 	addr, stop := start(t, Config{TLSCert: cert, TLSKey: key, Log: slog.New(slog.DiscardHandler)}, store)
 	attacker, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {

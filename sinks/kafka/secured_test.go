@@ -9,10 +9,9 @@ import (
 	"errors"
 	"hash"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
@@ -111,14 +110,7 @@ func testLogin(t *testing.T, c *testCluster, addr, ca, mechanism string) {
 // testRefusedConnections checks what becomes of connections that can't work
 // until somebody changes the configuration.
 func testRefusedConnections(t *testing.T, c *testCluster, addr, ca string) {
-	otherCA := filepath.Join(t.TempDir(), "other.pem")
-	certificate, _, err := servers.Certificate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(otherCA, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	otherCA, _ := servers.Certificate(t, time.Now().Add(time.Hour))
 	wrongName := secured("plain", testPassword, ca)
 	wrongName["tls"] = map[string]any{"ca": ca, "server_name": "elsewhere.example"}
 	unknownMechanism := secured("plain", testPassword, ca)

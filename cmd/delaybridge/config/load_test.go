@@ -1,21 +1,17 @@
 package config
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 // write makes a file in the test's directory.
@@ -29,27 +25,6 @@ func write(t *testing.T, name, text string, mode os.FileMode) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// keyPair makes a certificate that ends at the given time.
-func keyPair(t *testing.T, end time.Time, keyMode os.FileMode) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-time.Hour), NotAfter: end}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert = write(t, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o644)
-	key = write(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})), keyMode)
-	return cert, key
 }
 
 func load(path string) (*Config, error) {
@@ -87,10 +62,13 @@ func TestReadableSecret(t *testing.T) {
 
 // TestCertificates is C15.
 func TestCertificates(t *testing.T) {
-	cert, key := keyPair(t, time.Now().Add(time.Hour), 0o600)
-	_, otherKey := keyPair(t, time.Now().Add(time.Hour), 0o600)
-	oldCert, oldKey := keyPair(t, time.Now().Add(-24*time.Hour), 0o600)
-	_, openKey := keyPair(t, time.Now().Add(time.Hour), 0o644)
+	cert, key := servers.Certificate(t, time.Now().Add(time.Hour))
+	_, otherKey := servers.Certificate(t, time.Now().Add(time.Hour))
+	oldCert, oldKey := servers.Certificate(t, time.Now().Add(-24*time.Hour))
+	_, openKey := servers.Certificate(t, time.Now().Add(time.Hour))
+	if err := os.Chmod(openKey, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	redisTLS := func(s string) string {
 		return "store: {redis: {url: \"rediss://h\", tls: {enabled: true, " + s + "}}}\nsinks: {a: {type: console}}\n"
 	}

@@ -3,8 +3,6 @@ package kafkaconn
 import (
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -47,19 +45,8 @@ func TestEverySetting(t *testing.T) {
 
 func TestBadConfiguration(t *testing.T) {
 	dir := t.TempDir()
-	certificate, key, err := servers.Certificate()
-	_, otherKey, otherErr := servers.Certificate()
-	if err := errors.Join(err, otherErr); err != nil {
-		t.Fatal(err)
-	}
-	file := func(name string, content []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	cert, keyFile, other := file("cert", certificate), file("key", key), file("other", otherKey)
+	cert, keyFile := servers.Certificate(t, time.Now().Add(time.Hour))
+	_, other := servers.Certificate(t, time.Now().Add(time.Hour))
 	const brokers = `"brokers": ["a:9092"], `
 	for _, test := range []struct{ config, field string }{
 		{``, "brokers"},
