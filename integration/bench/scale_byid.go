@@ -26,9 +26,6 @@ func measureByID(ctx context.Context, b *bench) error {
 }
 
 func byIDOf(ctx context.Context, b *bench, buckets int) (err error) {
-	if err := b.redis.flush(ctx); err != nil {
-		return err
-	}
 	br, err := b.openProducer(ctx, buckets)
 	if err != nil {
 		return err

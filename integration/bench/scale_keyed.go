@@ -31,9 +31,6 @@ func measureKeyed(ctx context.Context, b *bench) error {
 }
 
 func keyedOf(ctx context.Context, b *bench, buckets int) (err error) {
-	if err := b.redis.flush(ctx); err != nil {
-		return err
-	}
 	br, err := b.openProducer(ctx, buckets)
 	if err != nil {
 		return err
@@ -68,8 +65,11 @@ func keyedOf(ctx context.Context, b *bench, buckets int) (err error) {
 	return nil
 }
 
-// openProducer is a bridge that accepts and delivers nothing.
+// openProducer is a bridge that accepts and delivers nothing, on an empty Redis.
 func (b *bench) openProducer(ctx context.Context, buckets int) (*bridge, error) {
+	if err := b.redis.flush(ctx); err != nil {
+		return nil, err
+	}
 	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{b.redis.addr}, Buckets: buckets})
 	if err != nil {
 		return nil, err

@@ -30,9 +30,6 @@ func measureList(ctx context.Context, b *bench) error {
 }
 
 func listOf(ctx context.Context, b *bench, buckets int) (err error) {
-	if err := b.redis.flush(ctx); err != nil {
-		return err
-	}
 	br, err := b.openProducer(ctx, buckets)
 	if err != nil {
 		return err

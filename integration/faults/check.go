@@ -101,12 +101,8 @@ func (w laws) phantom(a *account) []finding {
 	if len(a.arrivals) == 0 {
 		return nil
 	}
-	sent := false
-	for _, e := range a.calls {
-		sent = sent || e.Kind == accepting
-	}
 	switch {
-	case !sent:
+	case !slices.ContainsFunc(a.calls, func(e entry) bool { return e.Kind == accepting }):
 		return []finding{breach("L2", "%s arrived, and nobody sent it", a.name)}
 	case !a.any(accepting, done, duplicate, unknown):
 		return []finding{breach("L2", "%s arrived, and its producer was told that it is not stored", a.name)}
@@ -189,7 +185,7 @@ func (w laws) repeated(a *account, faults []fault) []finding {
 		if got.Attempt == 1 {
 			first++
 		}
-		if n > 0 && !w.explained(arrivals[n-1], faults) && !sentLate(got, faults) {
+		if n > 0 && !explained(arrivals[n-1], faults) && !sentLate(got, faults) {
 			all = append(all, breach("L6", "%s arrived again %s after bridge %s had delivered it, and there was no fault",
 				a.name, got.Call.Sub(arrivals[n-1].Call), arrivals[n-1].Bridge))
 		}
@@ -205,24 +201,20 @@ func (w laws) repeated(a *account, faults []fault) []finding {
 
 // explained tells whether a fault can have kept a delivery from being settled. A
 // send that was held up was in flight from before it was printed until it was read.
-func (w laws) explained(delivery entry, faults []fault) bool {
-	for _, f := range faults {
-		if f.strikes(delivery.Bridge) && delivery.Return.After(f.From.Add(-beforeFault)) && delivery.Call.Before(f.To.Add(afterFault)) {
-			return true
-		}
-	}
-	return false
+func explained(delivery entry, faults []fault) bool {
+	return struck(delivery, faults, beforeFault, afterFault)
 }
 
 // sentLate tells whether the repeat itself comes from a process that a fault held
 // up in the midst of a send, while another sent the message.
-func sentLate(repeat entry, faults []fault) bool {
-	for _, f := range faults {
-		if f.strikes(repeat.Bridge) && repeat.Return.After(f.From) && repeat.Call.Before(f.To.Add(time.Second)) {
-			return true
-		}
-	}
-	return false
+func sentLate(repeat entry, faults []fault) bool { return struck(repeat, faults, 0, time.Second) }
+
+// struck tells whether a delivery was under way during a fault of its bridge, or so
+// shortly before or after it.
+func struck(delivery entry, faults []fault, before, after time.Duration) bool {
+	return slices.ContainsFunc(faults, func(f fault) bool {
+		return f.strikes(delivery.Bridge) && delivery.Return.After(f.From.Add(-before)) && delivery.Call.Before(f.To.Add(after))
+	})
 }
 
 // counts is what a run came to.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -82,15 +83,7 @@ type fault struct {
 }
 
 func (f fault) strikes(bridge string) bool {
-	if f.Clean {
-		return false
-	}
-	for _, b := range f.Bridges {
-		if b == bridge {
-			return true
-		}
-	}
-	return len(f.Bridges) == 0
+	return !f.Clean && (len(f.Bridges) == 0 || slices.Contains(f.Bridges, bridge))
 }
 
 // ledger is the account of one run: an append-only file, and the same in memory,
@@ -233,24 +226,15 @@ func (a *account) published() int {
 
 // any tells whether a call of that kind had one of these outcomes.
 func (a *account) any(k kind, outcomes ...outcome) bool {
-	for _, e := range a.calls {
-		for _, o := range outcomes {
-			if e.Kind == k && e.Outcome == o {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.calls, func(e entry) bool { return e.Kind == k && slices.Contains(outcomes, e.Outcome) })
 }
+
+// cleanCancel tells whether it promised that the message is never delivered.
+func (e entry) cleanCancel() bool { return e.Kind == cancelling && e.Outcome == done && !e.Sent }
 
 // cleanlyCancelled tells whether a cancel promised that it is never delivered.
 func (a *account) cleanlyCancelled() bool {
-	for _, e := range a.calls {
-		if e.Kind == cancelling && e.Outcome == done && !e.Sent {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.calls, entry.cleanCancel)
 }
 
 // settled tells whether nothing more is to be expected of an accepted message. A
@@ -272,15 +256,8 @@ func (a *account) id() string {
 
 // maybeWithdrawn tells whether the message may have been cancelled, or discarded.
 func (a *account) maybeWithdrawn() bool {
-	if a.any(cancelling, done, unknown) || a.any(discarding, done, unknown) {
-		return true
-	}
-	for _, e := range a.calls {
-		if e.State == "cancelled" {
-			return true
-		}
-	}
-	return false
+	return a.any(cancelling, done, unknown) || a.any(discarding, done, unknown) ||
+		slices.ContainsFunc(a.calls, func(e entry) bool { return e.State == "cancelled" })
 }
 
 // lastDue is the latest time at which the message can be due by our clock, with
@@ -301,5 +278,5 @@ func (a *account) lastDue(ahead time.Duration) time.Time {
 func (l *ledger) snapshot() []entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]entry(nil), l.entries...)
+	return slices.Clone(l.entries)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -18,32 +19,20 @@ func (r *run) mayLose(from, to time.Time) { r.lossy = append(r.lossy, window{fro
 // lossAllowed tells whether every answer that the message was stored was given
 // in a time of which Redis may lose what it was told.
 func (a *account) lossAllowed(lossy []window) bool {
-	for _, e := range a.calls {
-		if e.Kind == accepting && (e.Outcome == done || e.Outcome == duplicate) && !anyHas(lossy, e.Return) {
-			return false
-		}
-	}
-	return len(lossy) > 0
+	return a.allIn(lossy, func(e entry) bool { return e.Kind == accepting && (e.Outcome == done || e.Outcome == duplicate) })
 }
 
 // undoneAllowed tells whether every answer that the message was cancelled may
 // have been lost.
 func (a *account) undoneAllowed(lossy []window) bool {
-	for _, e := range a.calls {
-		if e.Kind == cancelling && e.Outcome == done && !anyHas(lossy, e.Return) {
-			return false
-		}
-	}
-	return len(lossy) > 0
+	return a.allIn(lossy, func(e entry) bool { return e.Kind == cancelling && e.Outcome == done })
 }
 
-func anyHas(windows []window, t time.Time) bool {
-	for _, w := range windows {
-		if w.has(t) {
-			return true
-		}
-	}
-	return false
+// allIn tells whether there are windows, and all answers that are meant lie in one.
+func (a *account) allIn(windows []window, meant func(entry) bool) bool {
+	return len(windows) > 0 && !slices.ContainsFunc(a.calls, func(e entry) bool {
+		return meant(e) && !slices.ContainsFunc(windows, func(w window) bool { return w.has(e.Return) })
+	})
 }
 
 // allowedLosses are the messages that Redis has lost where it may.
@@ -85,7 +74,7 @@ func (r *run) acceptedWhereLossIsAllowed() int {
 func (w laws) forgotten(a *account, faults []fault) bool {
 	for _, got := range a.arrivals {
 		for _, e := range a.calls {
-			if e.Kind == cancelling && e.Outcome == done && !e.Sent && !w.rolledBackBetween(got, e, faults) {
+			if e.cleanCancel() && !rolledBackBetween(got, e, faults) {
 				return false
 			}
 		}
@@ -95,11 +84,8 @@ func (w laws) forgotten(a *account, faults []fault) bool {
 
 // rolledBackBetween tells whether a fault lay between an arrival and the answer to a
 // cancel, which may have been tried again after the fault.
-func (w laws) rolledBackBetween(got, cancel entry, faults []fault) bool {
-	for _, f := range faults {
-		if got.Call.Before(cancel.Return) && got.Call.Before(f.To) && cancel.Return.After(f.From) {
-			return true
-		}
-	}
-	return false
+func rolledBackBetween(got, cancel entry, faults []fault) bool {
+	return slices.ContainsFunc(faults, func(f fault) bool {
+		return got.Call.Before(cancel.Return) && got.Call.Before(f.To) && cancel.Return.After(f.From)
+	})
 }
