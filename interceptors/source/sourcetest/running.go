@@ -24,7 +24,7 @@ func Start(t testing.TB, run func(context.Context) error) *Running {
 		defer close(ended)
 		r.Err = run(ctx)
 	}()
-	t.Cleanup(func() { r.Stop() })
+	t.Cleanup(func() { _ = r.Stop() }) // who wants to know has asked
 	return r
 }
 
