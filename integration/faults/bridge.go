@@ -135,13 +135,9 @@ func (b *bridge) awaitEnd(within time.Duration) bool {
 	return ended
 }
 
-// awaitStopped tells whether the process was stopped by SIGSTOP in time.
+// awaitStopped reports whether the process was stopped by SIGSTOP in time.
 func (b *bridge) awaitStopped(within time.Duration) bool {
-	return poll.Holds(within, func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.process.Cmd.Process.Pid))
-		_, rest, ok := strings.Cut(string(stat), ") ")
-		return err == nil && ok && strings.HasPrefix(rest, "T")
-	})
+	return poll.Holds(within, func() bool { return servers.Stopped(b.process.Cmd.Process.Pid) })
 }
 
 // vitals is what a process uses.

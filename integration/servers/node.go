@@ -3,6 +3,10 @@
 package servers
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -55,8 +59,31 @@ func (n *Node) Stop() { n.t.Helper(); n.own().stop(stopIn) }
 // Restart is Stop and Start.
 func (n *Node) Restart() { n.t.Helper(); n.Stop(); n.Start() }
 
-// Pause freezes the server: connections stay open and nothing answers.
-func (n *Node) Pause() { n.t.Helper(); n.own().signal(syscall.SIGSTOP) }
+// Pause freezes the server: connections stay open and nothing answers. It returns when
+// nothing of the server runs any more.
+func (n *Node) Pause() {
+	n.t.Helper()
+	p := n.own()
+	p.signal(syscall.SIGSTOP)
+	p.mu.Lock()
+	pid := p.pid
+	p.mu.Unlock()
+	if _, err := os.Stat("/proc/self/task"); err == nil && !poll.Holds(stopIn, func() bool { return Stopped(pid) }) {
+		n.t.Fatalf("%s was not stopped by SIGSTOP", n.what)
+	}
+}
+
+// Stopped reports whether SIGSTOP has reached all threads of a process, as kill(2) does
+// not wait for that. It needs /proc.
+func Stopped(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, stat := range stats {
+		if text, err := os.ReadFile(stat); err != nil || !strings.Contains(string(text), ") T ") {
+			return false
+		}
+	}
+	return len(stats) > 0
+}
 
 // Resume ends a Pause.
 func (n *Node) Resume() { n.t.Helper(); n.own().signal(syscall.SIGCONT) }

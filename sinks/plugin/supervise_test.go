@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/integration/poll"
+	"github.com/delaybridge/delaybridge/integration/servers"
 )
 
 func TestDeliver(t *testing.T) {
@@ -150,7 +150,7 @@ func TestStopped(t *testing.T) {
 	t.Run("in a call", func(t *testing.T) {
 		e := openEvil(t, "normal", watchful, func(s *settings) { s.healthInterval = time.Hour })
 		e.signal(syscall.SIGSTOP)
-		poll.Until(t, slack, "all of it stopped", func() bool { return stopped(e.pid()) })
+		poll.Until(t, slack, "all of it stopped", func() bool { return servers.Stopped(e.pid()) })
 		if err := e.deliver(2*time.Second, messages(1)...); core.ClassOf(err) != core.Unknown {
 			t.Errorf("got %v", err)
 		}
@@ -168,17 +168,6 @@ func TestStopped(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 	})
-}
-
-// stopped tells whether all threads of a process have taken notice of SIGSTOP.
-func stopped(pid int) bool {
-	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, stat := range stats {
-		if text, err := os.ReadFile(stat); err != nil || !strings.Contains(string(text), ") T ") {
-			return false
-		}
-	}
-	return len(stats) > 0
 }
 
 // TestDownFailsAtOnce: between two lives nothing waits and nothing is sent.
