@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Store keeps messages until they are due. It is the only judge of time: what
+// Store keeps messages until they are due. It alone decides about time: what
 // is due, when a lease ends and what "now" means are read from its clock.
 // All methods are safe for concurrent use. core/storetest holds the suite that
 // every Store passes, and core/memstore is the readable specification. What a

@@ -2,7 +2,7 @@ package memstore
 
 import "time"
 
-// Times are kept in whole milliseconds. Now is rounded down where it judges what
+// Times are kept in whole milliseconds. Now is rounded down where it decides what
 // is due, and up where a delay is added to it, so that nothing is early.
 
 func down(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -47,7 +47,7 @@ const (
 	maxFindings = 20
 )
 
-// check judges a ledger by L1 to L7.
+// check holds a ledger against L1 to L7.
 func (w laws) check(l *ledger) []finding {
 	var all []finding
 	repeats := 0

@@ -87,7 +87,7 @@ func (f fault) strikes(bridge string) bool {
 }
 
 // ledger is the account of one run: an append-only file, and the same in memory,
-// from which the run is judged. Safe for concurrent use.
+// from which the run is evaluated. Safe for concurrent use.
 type ledger struct {
 	mu      sync.Mutex
 	file    *os.File

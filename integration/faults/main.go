@@ -3,7 +3,7 @@
 // Command faults tries delaybridge under faults: it runs real bridges on a real
 // Redis, kills, stops, fills and cuts them by a seed while producers work, and
 // keeps an account outside of the system of everything that was sent, answered
-// and delivered. From that account it judges whether the contract was kept.
+// and delivered. From that it reports whether the contract was kept.
 //
 //	go run ./integration/faults                     the short profile
 //	go run ./integration/faults -all -seeds 20      every row, 20 seeds each
@@ -150,7 +150,7 @@ func playUntilItTells(w *row, seed uint64, o options) result {
 		r := play(w, seed, o)
 		fmt.Fprintf(o.log, "%s row %d seed %d: %s (%.0f s, %d faults, %d accepted, %d repeats, %d unknown)\n", time.Now().Format(time.TimeOnly),
 			w.number, seed, r.line(), r.took.Seconds(), r.faults, r.counts.accepted, r.counts.repeats, r.counts.unknown)
-		if r.verdict != void && r.verdict != broken || voids == mostVoid {
+		if r.status != void && r.status != broken || voids == mostVoid {
 			r.voids = voids - 1
 			return r
 		}

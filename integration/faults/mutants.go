@@ -127,7 +127,7 @@ func (m *mutant) huntByRows(tree string, o options, out *mutantResult) {
 			r := play(w, o.seed+uint64(n), o)
 			os.RemoveAll(r.dir)
 			out.runs++
-			switch r.verdict {
+			switch r.status {
 			case failed:
 				out.found = fmt.Sprintf("row %d, seed %d, %s", w.number, r.seed, strings.Join(lawsIn(r.findings), " "))
 				return

@@ -13,7 +13,7 @@ import (
 type summary struct {
 	row      *row
 	seeds    []uint64
-	verdicts map[verdict]int
+	statuses map[status]int
 	counts   counts
 	faults   int
 	took     time.Duration
@@ -44,17 +44,17 @@ func summarise(results []result) []*summary {
 	var all []*summary
 	for _, r := range results {
 		if len(all) == 0 || all[len(all)-1].row != r.row {
-			all = append(all, &summary{row: r.row, verdicts: map[verdict]int{}})
+			all = append(all, &summary{row: r.row, statuses: map[status]int{}})
 		}
 		s := all[len(all)-1]
 		s.seeds = append(s.seeds, r.seed)
-		s.verdicts[r.verdict]++
+		s.statuses[r.status]++
 		s.faults, s.took = s.faults+r.faults, s.took+r.took
 		s.voids += r.voids
 		s.counts.accepted += r.counts.accepted
 		s.counts.repeats += r.counts.repeats
 		s.counts.unknown += r.counts.unknown
-		if s.reason == "" && (r.verdict != passed || r.reason != "") {
+		if s.reason == "" && (r.status != passed || r.reason != "") {
 			s.reason = r.line()
 		}
 	}
@@ -71,8 +71,8 @@ func (s *summary) span() string {
 
 func (s *summary) line() string {
 	text := string(passed)
-	if s.verdicts[passed] < len(s.seeds) || s.reason != "" {
-		text = fmt.Sprintf("%d of %d passed; %s", s.verdicts[passed], len(s.seeds), s.reason)
+	if s.statuses[passed] < len(s.seeds) || s.reason != "" {
+		text = fmt.Sprintf("%d of %d passed; %s", s.statuses[passed], len(s.seeds), s.reason)
 	}
 	if s.voids > 0 {
 		text += fmt.Sprintf(" (%d void runs were played again)", s.voids)
@@ -82,19 +82,19 @@ func (s *summary) line() string {
 
 func (r result) line() string {
 	if r.reason == "" {
-		return string(r.verdict)
+		return string(r.status)
 	}
 	first, _, _ := strings.Cut(r.reason, "\n")
-	return fmt.Sprintf("%s: %s", r.verdict, first)
+	return fmt.Sprintf("%s: %s", r.status, first)
 }
 
 // explain prints how to see the run again, if there is something to see.
 func (r result) explain(w io.Writer) {
-	if r.verdict == passed || r.verdict == skipped {
+	if r.status == passed || r.status == skipped {
 		return
 	}
 	fmt.Fprintf(w, "\nrow %d, seed %d: %s\n  go run ./integration/faults -row %d -seed %d\n  ledger and logs: %s\n  %s\n",
-		r.row.number, r.seed, r.verdict, r.row.number, r.seed, r.dir, r.reason)
+		r.row.number, r.seed, r.status, r.row.number, r.seed, r.dir, r.reason)
 	for _, f := range r.findings[:min(len(r.findings), maxFindings)] {
 		fmt.Fprintf(w, "  %s: %s\n", f.law, f.text)
 	}
@@ -106,7 +106,7 @@ func (r result) explain(w io.Writer) {
 // passing tells whether all runs passed or could not be tried.
 func passing(results []result) bool {
 	for _, r := range results {
-		if r.verdict != passed && r.verdict != skipped {
+		if r.status != passed && r.status != skipped {
 			return false
 		}
 	}

@@ -118,7 +118,7 @@ type run struct {
 type result struct {
 	row      *row
 	seed     uint64
-	verdict  verdict
+	status   status
 	reason   string
 	findings []finding
 	counts   counts
@@ -128,26 +128,26 @@ type result struct {
 	voids    int // runs before this that told nothing
 }
 
-type verdict string
+type status string
 
 const (
-	passed  verdict = "pass"
-	failed  verdict = "FAIL"
-	void    verdict = "void"    // it did not reach what it is for
-	skipped verdict = "skipped" // it can't be tried here
-	broken  verdict = "broken"  // the harness failed
+	passed  status = "pass"
+	failed  status = "FAIL"
+	void    status = "void"    // it did not reach what it is for
+	skipped status = "skipped" // it can't be tried here
+	broken  status = "broken"  // the harness failed
 )
 
 // play runs a row with a seed.
 func play(w *row, seed uint64, o options) result {
 	load := newMeter()
-	out := result{row: w, seed: seed, verdict: skipped, reason: w.leftOut}
+	out := result{row: w, seed: seed, status: skipped, reason: w.leftOut}
 	if w.leftOut != "" {
 		return out
 	}
 	h, err := servers.NewHost(fmt.Sprintf("row %d", w.number), o.log)
 	if err != nil {
-		out.verdict, out.reason = broken, err.Error()
+		out.status, out.reason = broken, err.Error()
 		return out
 	}
 	r := &run{Host: h, row: w, seed: seed, dice: rand.New(rand.NewPCG(seed, uint64(w.number))), binary: o.binary,
@@ -161,21 +161,21 @@ func play(w *row, seed uint64, o options) result {
 	load.stood = stop()
 	out.took, out.dir = time.Since(load.began), h.Dir()
 	switch disturbed := load.disturbed(); {
-	case out.verdict == failed && disturbed != "" && excusable(out.findings):
-		out.verdict = void
+	case out.status == failed && disturbed != "" && excusable(out.findings):
+		out.status = void
 		out.reason = fmt.Sprintf("%s, so that this tells nothing: %s", disturbed, out.reason)
 	case h.Failed() != nil:
-		out.verdict, out.reason = broken, h.Failed().Error()
+		out.status, out.reason = broken, h.Failed().Error()
 	case h.Skipped() != nil:
-		out.verdict, out.reason = skipped, h.Skipped().Error()
+		out.status, out.reason = skipped, h.Skipped().Error()
 	}
-	if out.verdict == passed || out.verdict == skipped {
+	if out.status == passed || out.status == skipped {
 		os.RemoveAll(h.Dir())
 	}
 	return out
 }
 
-// play is the course of every run: start, calm, faults, healing, drain, judge.
+// play is the course of every run: start, calm, faults, healing, drain, check.
 func (r *run) play(out *result) {
 	var err error
 	if r.ledger, err = openLedger(filepath.Join(r.Dir(), "ledger.jsonl")); err != nil {

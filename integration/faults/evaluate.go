@@ -19,7 +19,7 @@ func (r *run) check(w laws, l *load, leaks []finding, out *result) {
 	}
 	out.counts, out.faults, out.findings = count(r.ledger), len(r.ledger.faults), findings
 	if err := errors.Join(append(r.harms, r.ledger.close())...); err != nil {
-		out.verdict, out.reason = broken, err.Error()
+		out.status, out.reason = broken, err.Error()
 		return
 	}
 	if r.row.mustLose {
@@ -28,11 +28,11 @@ func (r *run) check(w laws, l *load, leaks []finding, out *result) {
 	}
 	switch missed := r.missed(l, out.counts); {
 	case len(out.findings) > 0:
-		out.verdict, out.reason = failed, out.findings[0].law+": "+out.findings[0].text
+		out.status, out.reason = failed, out.findings[0].law+": "+out.findings[0].text
 	case missed != "":
-		out.verdict, out.reason = void, missed
+		out.status, out.reason = void, missed
 	default:
-		out.verdict, out.reason = passed, r.note
+		out.status, out.reason = passed, r.note
 	}
 }
 
@@ -45,13 +45,13 @@ func (out *result) showLoss() {
 		case "L1":
 			lost++
 		case "L2", "L3", "L4":
-			out.verdict, out.reason = failed, f.law+": "+f.text
+			out.status, out.reason = failed, f.law+": "+f.text
 			return
 		}
 	}
-	out.verdict, out.reason = failed, "nothing was lost, so the harness has shown nothing"
+	out.status, out.reason = failed, "nothing was lost, so the harness has shown nothing"
 	if lost > 0 {
-		out.verdict, out.reason = passed, fmt.Sprintf("as it must, it lost %d of %d", lost, out.counts.accepted)
+		out.status, out.reason = passed, fmt.Sprintf("as it must, it lost %d of %d", lost, out.counts.accepted)
 		out.findings = nil
 	}
 }
