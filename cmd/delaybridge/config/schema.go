@@ -39,22 +39,22 @@ func section(name, doc string, fields ...field) field {
 func (c *Config) fields(o Options) []field {
 	return []field{
 		number("version", &c.Version, "1", "1", "1", "of this file's format"),
-		section("log", "goes to standard error",
-			oneOf("level", &c.Log.Level, "info", "the least that is logged: debug, info, warn or error", "debug", "info", "warn", "error"),
+		section("log", "written to standard error",
+			oneOf("level", &c.Log.Level, "info", "lowest level that is logged: debug, info, warn or error", "debug", "info", "warn", "error"),
 			oneOf("format", &c.Log.Format, "text", "text or json", "text", "json"),
 		),
 		section("store", "where messages are parked", c.Store.fields()...),
 		section("http", "the HTTP listener", c.HTTP.fields()...),
 		section("grpc", "the gRPC listener", c.GRPC.fields()...),
 		section("limits", "what producers may send; more is refused", c.Limits.fields()...),
-		section("retry", "of failed deliveries, for sinks that don't say otherwise",
+		section("retry", "of failed deliveries, unless a sink overrides it",
 			retryFields(&c.Retry, retryDefaults)...),
-		{name: "sinks", doc: "the ways out, by name", kind: "section", each: func(name string) []field {
+		{name: "sinks", doc: "targets of messages, by name", kind: "section", each: func(name string) []field {
 			s := &Sink{Name: name}
 			c.sinks = append(c.sinks, s)
 			return s.fields(o)
 		}},
-		{name: "sources", doc: "the ways in that read from a broker, by name", kind: "section", each: func(name string) []field {
+		{name: "sources", doc: "read tagged messages from brokers, by name", kind: "section", each: func(name string) []field {
 			i := &Source{Name: name}
 			c.sources = append(c.sources, i)
 			return i.fields(o)
@@ -67,13 +67,13 @@ func (c *Config) fields(o Options) []field {
 
 func (s *Store) fields() []field {
 	return []field{
-		section("redis", "the store", s.Redis.fields()...),
-		oneOf("durability", &s.Durability, "auto", "what an accepted message has survived: memory, replicated, fsync, or auto, the strongest of these that waits for no timer", "auto", "memory", "replicated", "fsync"),
-		number("replicas", &s.Replicas, "1", "1", "16", "that must have a message, for replicated"),
-		duration("durability_timeout", &s.DurabilityTimeout, "2s", "10ms", "1m", "for replicas or disk to confirm"),
-		duration("lease", &s.Lease, "5s", "1s", "10m", "for which a bucket stays with an instance that has gone silent"),
-		duration("guard", &s.Guard, "5s", "100ms", "1m", "longest time until a wake-up that was lost is noticed"),
-		duration("dedupe_window", &s.DedupeWindow, "2m", "0s", "7d", "for which the id of a settled message is remembered; 0s is off"),
+		section("redis", "either url or addrs is required", s.Redis.fields()...),
+		oneOf("durability", &s.Durability, "auto", "what an accepted message survives: memory, replicated, fsync, or auto, the strongest of these that needs no timer", "auto", "memory", "replicated", "fsync"),
+		number("replicas", &s.Replicas, "1", "1", "16", "replicas that must have a message, for replicated"),
+		duration("durability_timeout", &s.DurabilityTimeout, "2s", "10ms", "1m", "limit for replicas or disk to confirm"),
+		duration("lease", &s.Lease, "5s", "1s", "10m", "how long a bucket stays with an instance that does not respond"),
+		duration("guard", &s.Guard, "5s", "100ms", "1m", "longest time until a lost wake-up is detected"),
+		duration("dedupe_window", &s.DedupeWindow, "2m", "0s", "7d", "how long the id of a settled message is remembered; 0s: off"),
 	}
 }
 
@@ -81,16 +81,16 @@ func (r *Redis) fields() []field {
 	return []field{
 		text("url", &r.url, "", "redis://user:password@host:6379/0, or rediss:// for TLS").isSecret(),
 		texts("addrs", &r.Addrs, "host:port of the server, of some nodes of a cluster, or of the Sentinels"),
-		text("master_name", &r.MasterName, "", "of the master that the Sentinels watch"),
+		text("master_name", &r.MasterName, "", "name of the master at the Sentinels"),
 		text("username", &r.Username, "", "of a Redis ACL user"),
-		text("password", &r.Password, "", "never printed; best taken from the environment").isSecret(),
-		text("sentinel_username", &r.SentinelUsername, "", "if the Sentinels want one"),
-		text("sentinel_password", &r.SentinelPassword, "", "if the Sentinels want one").isSecret(),
-		number("db", &r.DB, "0", "0", "1000000", "number of the database; a cluster has 0 only"),
+		text("password", &r.Password, "", "never printed; better set by the environment").isSecret(),
+		text("sentinel_username", &r.SentinelUsername, "", "if the Sentinels require one"),
+		text("sentinel_password", &r.SentinelPassword, "", "if the Sentinels require one").isSecret(),
+		number("db", &r.DB, "0", "0", "1000000", "database number; a cluster has 0 only"),
 		section("tls", "for connections to Redis", r.TLS.fields()...),
 		flag("cluster", &r.Cluster, "addrs are nodes of a Redis Cluster"),
 		text("prefix", &r.Prefix, "delaybridge", "of every key in Redis"),
-		number("buckets", &r.Buckets, "", "1", "1024", "per sink; recorded at the first start, fixed from then on"),
+		number("buckets", &r.Buckets, "", "1", "1024", "per sink; fixed at the first start"),
 		flag("allow_volatile", &r.AllowVolatile, "accept a Redis that loses everything when it restarts"),
 	}
 }
@@ -98,46 +98,46 @@ func (r *Redis) fields() []field {
 func (t *TLS) fields() []field {
 	return []field{
 		flag("enabled", &t.Enabled, "rediss:// in url does the same"),
-		text("ca", &t.CA, "", "PEM file of the authorities to trust; the system's if left out"),
-		text("cert", &t.Cert, "", "PEM file of our certificate, if the server wants one"),
+		text("ca", &t.CA, "", "PEM file of the trusted authorities; the system's if omitted"),
+		text("cert", &t.Cert, "", "PEM file of the client certificate, if the server requires one"),
 		text("key", &t.Key, "", "PEM file of its key"),
-		text("server_name", &t.ServerName, "", "expected in the server's certificate; the host if left out"),
+		text("server_name", &t.ServerName, "", "expected in the server's certificate; the host if omitted"),
 	}
 }
 
 func (h *HTTP) fields() []field {
 	return []field{
-		text("listen", &h.Listen, "127.0.0.1:7420", "other than loopback needs tokens or insecure"),
-		texts("tokens", &h.Tokens, "any of which a caller must present; plain or sha256:<hex>").isSecret(),
-		flag("insecure", &h.Insecure, "serve any address without tokens"),
-		text("tls_cert", &h.TLSCert, "", "PEM file of the certificate; turns TLS on"),
+		text("listen", &h.Listen, "127.0.0.1:7420", "an address other than loopback requires tokens or insecure"),
+		texts("tokens", &h.Tokens, "a caller must send one of them; plain or sha256:<hex>").isSecret(),
+		flag("insecure", &h.Insecure, "allow any address without tokens"),
+		text("tls_cert", &h.TLSCert, "", "PEM file of the certificate; enables TLS"),
 		text("tls_key", &h.TLSKey, "", "PEM file of its key"),
-		texts("dialects", &h.Dialects, "whose headers a raw body may come with, besides ours: cloudevents, rabbitmq, nats, ..."),
-		number("max_connections", &h.MaxConnections, "2048", "1", "1000000", "open at once; a few more are taken for health"),
-		size("max_unanswered", &h.MaxUnanswered, "128MiB", "1MiB", "64GiB", "of all requests until they are answered; memory is up to three times that"),
+		texts("dialects", &h.Dialects, "further delay headers that a raw body may have: cloudevents, rabbitmq, nats, ..."),
+		number("max_connections", &h.MaxConnections, "2048", "1", "1000000", "open at once; a few more are accepted for health checks"),
+		size("max_unanswered", &h.MaxUnanswered, "128MiB", "1MiB", "64GiB", "all unanswered requests together; they need up to three times that in memory"),
 		duration("read_header_timeout", &h.ReadHeaderTimeout, "5s", "100ms", "10m", "for the header of a request"),
 		duration("read_timeout", &h.ReadTimeout, "30s", "100ms", "1h", "for a whole request"),
 		duration("write_timeout", &h.WriteTimeout, "1m", "100ms", "1h", "for reading a request and writing its reply"),
 		duration("idle_timeout", &h.IdleTimeout, "1m", "100ms", "1d", "until an unused connection is closed"),
-		duration("stop_timeout", &h.StopTimeout, "10s", "100ms", "1h", "for requests under way at shutdown"),
+		duration("stop_timeout", &h.StopTimeout, "10s", "100ms", "1h", "for requests in progress at shutdown"),
 	}
 }
 
 func (g *GRPC) fields() []field {
 	return []field{
-		text("listen", &g.Listen, "", "such as 127.0.0.1:7421; off if left out; other than loopback needs tokens or insecure"),
+		text("listen", &g.Listen, "", "such as 127.0.0.1:7421; off if omitted; other than loopback requires tokens or insecure"),
 		texts("tokens", &g.Tokens, "as http.tokens; they are not shared").isSecret(),
-		flag("insecure", &g.Insecure, "serve any address without tokens"),
-		text("tls_cert", &g.TLSCert, "", "PEM file of the certificate; turns TLS on"),
+		flag("insecure", &g.Insecure, "allow any address without tokens"),
+		text("tls_cert", &g.TLSCert, "", "PEM file of the certificate; enables TLS"),
 		text("tls_key", &g.TLSKey, "", "PEM file of its key"),
-		flag("reflection", &g.Reflection, "let tools ask for the API's description"),
+		flag("reflection", &g.Reflection, "let tools read the API's description"),
 		size("max_metadata", &g.MaxMetadataBytes, "8KiB", "1KiB", "1MiB", "of a call"),
-		number("max_streams", &g.MaxStreams, "100", "1", "100000", "calls under way on one connection"),
-		number("max_connections", &g.MaxConnections, "1024", "1", "1000000", "open at once; a few more are taken for health"),
-		size("max_unanswered", &g.MaxUnanswered, "128MiB", "1MiB", "64GiB", "of all requests until they are answered; memory is up to four times that"),
-		duration("keepalive_min", &g.KeepaliveMin, "10s", "100ms", "1h", "between two pings of a client; one that sends more is cut off"),
-		duration("connection_age", &g.ConnectionAge, "30m", "1s", "365d", "after which a client is asked to connect again, and streams end"),
-		duration("stop_timeout", &g.StopTimeout, "10s", "100ms", "1h", "for calls under way at shutdown"),
+		number("max_streams", &g.MaxStreams, "100", "1", "100000", "calls in progress on one connection"),
+		number("max_connections", &g.MaxConnections, "1024", "1", "1000000", "open at once; a few more are accepted for health checks"),
+		size("max_unanswered", &g.MaxUnanswered, "128MiB", "1MiB", "64GiB", "all unanswered requests together; they need up to four times that in memory"),
+		duration("keepalive_min", &g.KeepaliveMin, "10s", "100ms", "1h", "minimum between two pings; a client that sends more is disconnected"),
+		duration("connection_age", &g.ConnectionAge, "30m", "1s", "365d", "then a client is asked to connect again, and streams end"),
+		duration("stop_timeout", &g.StopTimeout, "10s", "100ms", "1h", "for calls in progress at shutdown"),
 	}
 }
 
@@ -146,9 +146,9 @@ func (l *Limits) fields() []field {
 		size("max_body", &l.MaxBody, "256KiB", "1B", "64MiB", "of a message's body"),
 		number("max_headers", &l.MaxHeaders, "64", "1", "10000", "of a message"),
 		size("max_header_bytes", &l.MaxHeaderBytes, "8KiB", "1B", "1MiB", "of all its headers"),
-		number("max_hops", &l.MaxHops, "1000", "1", "1000000", "times that a delivered message is published again"),
+		number("max_hops", &l.MaxHops, "1000", "1", "1000000", "how often a delivered message may be published again"),
 		duration("max_delay", &l.MaxDelay, "365d", "1s", "36500d", "from now to deliver_at and expires_at"),
-		duration("max_past", &l.MaxPast, "24h", "1ms", "36500d", "how long ago deliver_at may be"),
+		duration("max_past", &l.MaxPast, "24h", "1ms", "36500d", "how far in the past deliver_at may be"),
 		number("max_batch", &l.MaxBatch, "500", "1", "10000", "messages of one batch, or of one gRPC request"),
 		size("max_batch_bytes", &l.MaxBatchBytes, "4MiB", "1KiB", "256MiB", "of one batch, or of one gRPC request"),
 	}
@@ -185,18 +185,18 @@ func jitter(dst *float64, def string) field {
 
 func (s *Sink) fields(o Options) []field {
 	return []field{
-		oneOf("type", &s.Type, "", "needed; says what config holds", o.SinkTypes...).isRequired(),
+		oneOf("type", &s.Type, "", "required; decides the keys of config", o.SinkTypes...).isRequired(),
 		duration("timeout", &s.Timeout, "10s", "10ms", "10m", "of one delivery"),
 		number("max_batch", &s.MaxBatch, "500", "1", "500", "messages of one delivery"),
 		s.dedupeWindow(),
 		section("retry", "as retry above, for this sink", retryFields(&s.Retry, nil)...),
-		{name: "config", doc: "for the sink itself, by its type", kind: "section", raw: func(config json.RawMessage) { s.Config = config }},
+		{name: "config", doc: "settings of the sink's type", kind: "section", raw: func(config json.RawMessage) { s.Config = config }},
 	}
 }
 
 func (i *Source) fields(o Options) []field {
 	return []field{
-		oneOf("type", &i.Type, "", "needed; says what config holds", o.SourceTypes...).isRequired(),
+		oneOf("type", &i.Type, "", "required; decides the keys of config", o.SourceTypes...).isRequired(),
 		{name: "config", doc: "for the source, by its type", kind: "section", raw: func(config json.RawMessage) { i.Config = config }},
 	}
 }
