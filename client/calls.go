@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Get returns a stored message and how it stands; ErrNotFound if there is none.
+// Get returns a stored message and its state; ErrNotFound if there is none.
 func (c *Client) Get(ctx context.Context, ref Ref) (Entry, error) {
 	path, refused := pathOf("/v1/messages/", ref, "")
 	if refused != nil {
@@ -33,8 +33,8 @@ func (c *Client) read(ctx context.Context, path string, into any) error {
 	return nil // not a nil *Error
 }
 
-// Cancel withdraws a message. If the Receipt says that it was not sent, it never
-// will be. ErrTooLate: it is being delivered or was settled, see Error.State.
+// Cancel withdraws a message. If the Receipt reports no attempt, the message is never
+// sent. ErrTooLate: it is being delivered or is settled, see Error.State.
 func (c *Client) Cancel(ctx context.Context, ref Ref) (Receipt, error) {
 	receipt, err := c.change(ctx, http.MethodDelete, "/v1/messages/", ref, "", nil)
 	if err == nil {

@@ -10,35 +10,34 @@ import (
 	"time"
 )
 
-// Config configures a Client. Only URL is needed; a zero field means its default.
+// Config configures a Client. Only URL is required; a zero field means its default.
 type Config struct {
-	// URL is where the bridge's HTTP API is: http://host:port or https://...,
-	// with a path if a proxy puts the API below one.
+	// URL is the address of the bridge's HTTP API: http://host:port or
+	// https://host:port, with a path if a proxy serves the API under one.
 	URL string
 	// Token is sent with each request, if not empty.
 	Token string
-	// TLS is for https: the authority to trust, a certificate to show.
+	// TLS configures https: the trusted authorities, a client certificate.
 	TLS *tls.Config
-	// HTTP sends the requests, if not nil, instead of a client of our own. TLS is
-	// then set there, and redirects are not followed all the same.
+	// HTTP, if not nil, sends the requests. TLS is then set in its transport. Redirects
+	// are never followed.
 	HTTP *http.Client
 
-	// Timeout is how long one try may take; 20 s, as the bridge itself gives up
-	// after 15 s.
+	// Timeout bounds one try; default 20 s. The bridge itself times out after 15 s.
 	Timeout time.Duration
-	// Patience is how long after its beginning a call may still be tried again;
-	// 60 s, negative is never. Together with Timeout it is to be less than the
+	// Patience is how long after its start a call may be tried again; default 60 s,
+	// negative is never. Patience and Timeout together must be less than the
 	// dedupe_window of the sinks.
 	Patience time.Duration
 
-	// Answered, if not nil, is given the JSON of each good answer as the bridge wrote it,
-	// which may tell more than this package reads. It is called before the call returns,
-	// from its goroutine, and must leave the bytes as they are.
+	// Answered, if not nil, is called with the unchanged JSON of each successful answer,
+	// which may have more fields than this package decodes. It is called in the goroutine
+	// of the call, before the call returns, and must not change the bytes.
 	Answered func(body []byte)
 
-	// MaxBatch and MaxBatchBytes bound one request of PublishBatch; 500 messages
-	// and 4 MiB, as the bridge's limits are unless configured otherwise. A bridge
-	// that allows less is sent less, at the cost of a refused request.
+	// MaxBatch and MaxBatchBytes bound one request of PublishBatch; default 500
+	// messages and 4 MiB, the bridge's default limits. If the bridge refuses a request
+	// as too large, the client sends smaller ones.
 	MaxBatch      int
 	MaxBatchBytes int
 }
@@ -53,8 +52,8 @@ const (
 	connections = 64
 )
 
-// Client calls one bridge. It is safe for concurrent use and starts no
-// goroutines but those of net/http's connections.
+// Client calls one bridge. It is safe for concurrent use and starts no goroutines
+// except those of net/http's connections.
 type Client struct {
 	base          string // without a slash at its end
 	authorization string
@@ -66,7 +65,7 @@ type Client struct {
 	answered      func(body []byte)
 }
 
-// New checks the configuration and dials nothing. An error says what to change.
+// New checks the configuration and returns a Client. It opens no connection.
 func New(config Config) (*Client, error) {
 	base, err := parseURL(config.URL)
 	if err != nil {
@@ -120,5 +119,6 @@ func newHTTP(config Config) *http.Client {
 	return client
 }
 
-// Close lets go of connections that are not in use. Calls can continue.
+// Close closes idle connections. Calls in progress continue, and the Client can still
+// be used.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

@@ -1,5 +1,5 @@
-// Package client sends messages to a delaybridge and looks after them, over its
-// HTTP API. It imports the standard library only.
+// Package client publishes and manages delayed messages over the HTTP API of
+// delaybridge. It imports the standard library only.
 //
 //	bridge, err := client.New(client.Config{URL: "http://127.0.0.1:7420"})
 //	receipt, err := bridge.Publish(ctx, client.Message{
@@ -9,28 +9,27 @@
 //
 // # Repeats
 //
-// A call that fails for want of an answer, or with one that says "later", is
-// repeated with growing, jittered pauses until it has a clear answer, its
-// context ends, or Config.Patience is spent. That sends nothing twice: every
-// message has an ID from the start, and the bridge takes a repeat of the same ID
-// for what it is, as long as the sink's dedupe_window (2 minutes unless
-// configured otherwise) is longer than Patience and Timeout together.
+// A call that gets no answer, or an answer that asks to try again later, is repeated
+// with growing, jittered pauses until it gets a definite answer, its context ends, or
+// Config.Patience is over. Repeats do not store a message twice: the client assigns
+// every message an ID, and the bridge detects a repeated ID as long as the sink's
+// dedupe_window (default 2 minutes) is longer than Patience and Timeout together.
 //
 // # Errors
 //
-// Errors of calls are *Error; those of PublishBatch are a BatchError of them.
-// What to do about one, errors.Is tells; ask in this order:
+// Calls return an *Error, PublishBatch returns a BatchError of them. Test for these
+// with errors.Is, in this order:
 //
-//	ErrUnknown      it may have been done or not. Publish again with the
-//	                Receipt's ID, which is safe; look with Get
-//	ErrUnavailable  it was not done; try again later
-//	ErrConflict     the ID is taken by other content
-//	ErrInvalid      a rule is broken, see Error.Field; the same fails again
+//	ErrUnknown      the change may have been made. Publish again with the
+//	                Receipt's ID, which is safe; or check with Get
+//	ErrUnavailable  nothing was changed; try again later
+//	ErrConflict     the ID is used by a message with other content
+//	ErrInvalid      the request is invalid, see Error.Field; do not repeat it
 //	ErrNotFound     no message has this ID, or it was settled long ago
-//	ErrTooLate      Error.State says where the message is instead
+//	ErrTooLate      the state does not allow the change, see Error.State
 //	ErrAmbiguous    the ID names two messages: give Ref.Sink and Ref.Key
 //	ErrUnauthorized the token is missing or wrong
 //
-// The packages below wrap producers of Kafka, RabbitMQ and RocketMQ, so that
-// code which uses those delays messages by a header.
+// The packages kafkadelay, amqpdelay and rocketmqdelay wrap producers of Kafka,
+// RabbitMQ and RocketMQ, so that existing code delays messages with a header.
 package client

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// What an *Error can be, for errors.Is; the package documentation says what to
-// do about each.
+// Errors for errors.Is; the package documentation describes how to handle each.
 var (
-	ErrInvalid      = errors.New("delaybridge: a rule is broken")
+	ErrInvalid      = errors.New("delaybridge: the request is invalid")
 	ErrConflict     = errors.New("delaybridge: the ID is taken by other content")
 	ErrNotFound     = errors.New("delaybridge: no such message")
 	ErrTooLate      = errors.New("delaybridge: too late")
 	ErrAmbiguous    = errors.New("delaybridge: the ID names two messages")
-	ErrUnauthorized = errors.New("delaybridge: a good token is needed")
+	ErrUnauthorized = errors.New("delaybridge: a valid token is required")
 	ErrUnavailable  = errors.New("delaybridge: unavailable")
 	ErrUnknown      = errors.New("delaybridge: the outcome is unknown")
 )
@@ -31,17 +30,17 @@ const (
 	codeUnknown     = "outcome_unknown"
 )
 
-// Error says why a call failed.
+// Error is the error of a failed call.
 type Error struct {
-	Status  int    // of the HTTP answer; 0 if there was none, or nothing was asked
-	Code    string // as in the API's table of errors; empty if the answer was not delaybridge's
-	Field   string // what of the message is wrong, if one thing is
+	Status  int    // of the HTTP response; 0 without one
+	Code    string // as in the API's table of errors; empty without an answer of delaybridge
+	Field   string // the invalid field of the message, if it is one
 	Message string // for people
-	State   State  // with ErrTooLate: where the message is
-	// Unknown says that what was asked for may have been done all the same, by
-	// this try or one before. If it is false, nothing was stored or changed.
+	State   State  // with ErrTooLate: the message's state
+	// Unknown reports that this try or an earlier one may have made the change. If it
+	// is false, nothing was stored or changed.
 	Unknown bool
-	Err     error // what the network or the context said; may be nil
+	Err     error // error of the network or the context; may be nil
 
 	unavailable bool          // though the bridge did not say so
 	again       bool          // may be tried again
@@ -49,8 +48,7 @@ type Error struct {
 	whole       bool          // is not of one message alone
 }
 
-// Invalid is the *Error of a message with which something is wrong before it is
-// sent.
+// Invalid returns the *Error of a message that is refused before it is sent.
 func Invalid(field, format string, args ...any) *Error {
 	return &Error{Code: codeInvalid, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
 }
@@ -67,7 +65,7 @@ func (e *Error) Error() string {
 		text += " [" + e.Code + "]"
 	}
 	if e.Unknown && e.Code != codeUnknown {
-		text += "; it may have been done all the same"
+		text += "; it may have been done anyway"
 	}
 	return text
 }
@@ -97,14 +95,14 @@ func (e *Error) Is(target error) bool {
 
 func (e *Error) oneOf(codes ...string) bool { return slices.Contains(codes, e.Code) }
 
-// Unwrap returns what the network or the context said.
+// Unwrap returns the error of the network or the context.
 func (e *Error) Unwrap() error { return e.Err }
 
-// BatchError has a slot for each message of a batch, in order: nil, or the
-// *Error that says why it was not stored.
+// BatchError has one entry per message of a batch, in order: nil, or the *Error of a
+// message that failed.
 type BatchError []error
 
-// Error reports how many failed, and of the first why.
+// Error reports how many messages failed, and the first error.
 func (b BatchError) Error() string {
 	failed := b.Unwrap()
 	if len(failed) == 0 {
@@ -114,8 +112,7 @@ func (b BatchError) Error() string {
 	return fmt.Sprintf("delaybridge: %d of %d messages failed, the first: %s", len(failed), len(b), first)
 }
 
-// Unwrap returns the errors of those that failed, so that errors.Is and
-// errors.As ask each.
+// Unwrap returns the errors of the failed messages, for errors.Is and errors.As.
 func (b BatchError) Unwrap() []error {
 	return slices.DeleteFunc(slices.Clone([]error(b)), func(err error) bool { return err == nil })
 }

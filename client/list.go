@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// Query selects messages. The zero value selects all that wait.
+// Query selects messages. The zero value selects all that are not yet settled, without
+// dead letters.
 type Query struct {
-	// Dead selects dead letters, in place of what waits.
+	// Dead selects dead letters instead.
 	Dead  bool
 	Sinks []string // all if empty
 	// States are of Scheduled, Retrying, Delivering, or of Dead, Expired; if empty,
 	// the first three, or the last two where Dead is set.
 	States []State
 	Topic  string
-	// From DueAfter up to but not including DueBefore; of dead letters it is when
-	// they died.
+	// DueAfter (inclusive) and DueBefore (exclusive) bound Entry.Due; zero is open.
 	DueAfter, DueBefore time.Time
-	PageSize            int // 1 to 500 messages a request; 100
-	// Cursor is Page.Next of the page before; empty is the first page.
+	PageSize            int // messages per request, 1 to 500; default 100
+	// Cursor is Page.Next of the previous page; empty is the first page.
 	Cursor string
 }
 
-// Page is a part of what a Query selects.
+// Page is one page of the messages that a Query selects.
 type Page struct {
-	Entries []Entry // without their bodies; there may be none although more follow
-	Next    string  // Query.Cursor of the page that follows; empty if this is the last
+	Entries []Entry // without bodies; may be empty although more follow
+	Next    string  // Query.Cursor of the next page; empty on the last page
 }
 
-// List walks over the messages that q selects, in order of Entry.Due, without
-// their bodies. It asks for pages as they are needed; what moves meanwhile may
-// be seen twice or not at all. An error ends the walk.
+// List iterates over the messages that q selects, in order of Entry.Due, without
+// bodies. It requests pages as they are needed; a message whose due time or state
+// changes meanwhile may be listed twice or not at all. An error ends the iteration.
 func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for {
@@ -54,7 +54,7 @@ func (c *Client) List(ctx context.Context, q Query) iter.Seq2[Entry, error] {
 	}
 }
 
-// ListPage returns one page of what List walks over, for a caller who continues later.
+// ListPage returns one page of the messages of List, for callers that continue later.
 func (c *Client) ListPage(ctx context.Context, q Query) (Page, error) {
 	path := "/v1/messages"
 	if q.Dead {

@@ -2,48 +2,47 @@ package client
 
 import "time"
 
-// Message is what is to be delivered later. The zero value of a field means that
-// it is not given; only Topic is always needed. The limits are the bridge's, see
-// its HTTP API.
+// Message is a message to deliver later. A zero field is not set; only Topic is always
+// required. The limits are the bridge's, see its HTTP API.
 type Message struct {
-	// ID names the message; one is made if it is empty. Give one if you may have
-	// to publish again, in another process say: a repeat with the same ID and
-	// content is a duplicate, and is not delivered twice.
+	// ID names the message; if it is empty, the client generates one. Set it if another
+	// process may publish the message again: a repeat with the same ID and content is a
+	// duplicate, and is not delivered twice.
 	ID   string
-	Sink string // may be empty where the bridge has one sink only
-	// Topic is the address inside the sink: a topic, exchange or queue.
+	Sink string // may be empty if the bridge has only one sink
+	// Topic is the address in the sink: a topic, exchange or queue.
 	Topic string
-	// Key orders and partitions. nil is no key; empty is a key.
+	// Key selects the partition and keeps order. nil is no key; empty is a key.
 	Key []byte
-	// Headers are passed on byte for byte, in order, repeats kept.
+	// Headers are passed on byte for byte, in order, with repeated names.
 	Headers []Header
-	// Body is passed on byte for byte. nil is a null body where the broker knows
-	// one (a Kafka tombstone), and an empty one elsewhere.
+	// Body is passed on byte for byte. nil is a null body where the broker supports one
+	// (a Kafka tombstone), otherwise an empty body.
 	Body []byte
 	// Options are for the sink; its documentation lists them.
 	Options map[string]string
 
-	// Delay counts from acceptance, on the bridge's clock; DeliverAt is a time.
-	// At most one is given. With neither, the message is due at once, and so it
-	// is if DeliverAt has passed, up to a day ago.
+	// Delay counts from acceptance, on the bridge's clock; DeliverAt is a time. Set at
+	// most one. With neither, or with a DeliverAt up to a day ago, the message is due
+	// at once.
 	Delay     time.Duration
 	DeliverAt time.Time
 	// After TTL from acceptance, or ExpiresAt, the message becomes a dead letter
-	// instead of being delivered. At most one is given.
+	// instead of being delivered. Set at most one.
 	TTL       time.Duration
 	ExpiresAt time.Time
 
-	Priority int // 0 to 9; of what is due, higher goes first
+	Priority int // 0 to 9; of due messages, higher leaves first
 }
 
-// Header is one name and value. A nil Value is a null where the broker knows
-// one, and an empty value elsewhere.
+// Header is one name and value. A nil Value is a null value where the broker supports
+// one, otherwise an empty value.
 type Header struct {
 	Name  string
 	Value []byte
 }
 
-// State says where a message is.
+// State is the state of a message.
 type State string
 
 // The states of a message.
@@ -58,48 +57,49 @@ const (
 	Discarded  State = "discarded" // it was a dead letter
 )
 
-// Receipt says how a message stands after a call.
+// Receipt is the result of a call for one message.
 type Receipt struct {
 	ID         string
 	Sink       string
 	State      State
 	DeliverAt  time.Time
-	Durability string // what it is kept at: memory, replicated, fsync
-	// Duplicate says that the ID was known already: the message is stored once.
+	Durability string // level of durability: memory, replicated or fsync
+	// Duplicate reports that the message was already accepted with this ID; it is
+	// stored once.
 	Duplicate bool
-	// Attempt is how many attempts were made, MayHaveBeenSent whether one was. A
-	// message that was cancelled without one is never delivered.
+	// Attempt is the number of attempts made, MayHaveBeenSent reports whether there was
+	// one. A message that was cancelled before its first attempt is never delivered.
 	Attempt         int
 	MayHaveBeenSent bool
 }
 
-// Ref names a stored message. ID is needed. Sink and Key tell apart messages
-// that share an ID, and make the call cheaper where the message has a key; a nil
-// Key is unknown.
+// Ref names a stored message. ID is required. Sink and Key distinguish messages that
+// share an ID, and make the call cheaper if the message has a key; a nil Key is
+// unknown.
 type Ref struct {
 	ID   string
 	Sink string
 	Key  []byte
 }
 
-// When is a time: At, or After from now on the bridge's clock. At most one is
-// given; the zero value is now.
+// When is a time: At, or After from now on the bridge's clock. Set at most one; the
+// zero value is now.
 type When struct {
 	At    time.Time
 	After time.Duration
 }
 
-// Entry is a stored message. Of one that was delivered, cancelled or discarded
-// only ID, Sink, State and Due are known.
+// Entry is a stored message. If it was delivered, cancelled or discarded, only ID,
+// Sink, State and Due are set.
 type Entry struct {
 	Message
 	Generated bool // the ID was made by the bridge
 	State     State
-	// Due is when it will next be tried; for a dead letter when it died, for a
-	// settled message when it was settled.
+	// Due is when the message will next be tried; for a dead letter, when it became
+	// one; for a settled message, when it was settled.
 	Due             time.Time
 	Attempt         int // attempts made so far
 	MayHaveBeenSent bool
 	Reason, Error   string // the last failure
-	BodySize        int    // List gives no Body
+	BodySize        int    // also without Body, as in List
 }

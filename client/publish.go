@@ -8,9 +8,9 @@ import (
 	"net/http"
 )
 
-// Publish has m stored, to be delivered when it is due. Only a nil error means
-// that it is. The Receipt has the ID in any case: to publish again after
-// ErrUnknown, set Message.ID to it. m is not changed, nor kept.
+// Publish stores m in the bridge, to be delivered when it is due. Only a nil error
+// means that it is stored. The Receipt always has the ID: to publish again after
+// ErrUnknown, set Message.ID to it. Publish does not change or keep m.
 func (c *Client) Publish(ctx context.Context, m Message) (Receipt, error) {
 	p := newBatch(&m)
 	if p.err == nil {
@@ -22,11 +22,10 @@ func (c *Client) Publish(ctx context.Context, m Message) (Receipt, error) {
 	return p.receipt, nil
 }
 
-// PublishBatch has messages stored, each alone, in requests as large as the
-// bridge allows. There is a Receipt for each, in order, with at least the ID. An
-// error is a BatchError. Messages that are repeated may be accepted after later
-// ones of the same batch. What comes after messages that failed for want of a
-// bridge is given up with them.
+// PublishBatch stores messages, each independently, in requests as large as the bridge
+// allows. It returns one Receipt per message, in order, with at least the ID. An error
+// is a BatchError. Messages that are repeated may be accepted after later ones of the
+// same batch. If the bridge can't be reached, the remaining messages fail, too.
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) ([]Receipt, error) {
 	batches := make([]*batch, len(messages))
 	good := make([]*batch, 0, len(messages))
@@ -203,7 +202,7 @@ func note(batches []*batch, r request, body []byte) *Error {
 	}
 	lines := bytes.Split(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"))
 	if len(lines) != len(batches) {
-		return unreadable(r, errors.New("it has another number of lines than were sent"))
+		return unreadable(r, errors.New("its number of lines differs from the request's"))
 	}
 	for n, p := range batches {
 		p.settle(r, lines[n])

@@ -160,7 +160,7 @@ func again(status int) bool {
 func (c *Client) foreign(r request, response *http.Response) *Error {
 	later := again(response.StatusCode)
 	return &Error{
-		Status: response.StatusCode, Message: fmt.Sprintf("ask %s: it answered %s and not as delaybridge does", c.base, response.Status),
+		Status: response.StatusCode, Message: fmt.Sprintf("ask %s: the answer %s is not delaybridge's", c.base, response.Status),
 		Unknown:     !r.reads() && (response.StatusCode >= 500 || response.StatusCode < 300),
 		unavailable: later, again: later, after: retryAfter(response),
 	}

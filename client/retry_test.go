@@ -246,9 +246,9 @@ func TestErrorText(t *testing.T) {
 		answer any
 		want   string
 	}{
-		"no answer": {errReset, "ask http://bridge: read: reset; it may have been done all the same"},
+		"no answer": {errReset, "ask http://bridge: read: reset; it may have been done anyway"},
 		"no bridge": {errRefused, "ask http://bridge: dial: refused"},
-		"a proxy":   {"502 text/html - <p>", "ask http://bridge: it answered 502 Bad Gateway and not as delaybridge does; it may have been done all the same"},
+		"a proxy":   {"502 text/html - <p>", "ask http://bridge: it answered 502 Bad Gateway and not as delaybridge does; it may have been done anyway"},
 		"its own":   {problemText(503, "-", "store_full", "false"), "d [store_full]"},
 	}
 	for name, test := range tests {

@@ -2,15 +2,14 @@ package core
 
 import "context"
 
-// Ability looks for the ability T, an interface such as Checker or Inspector, in a
-// Sink or Store: in itself, or else in what it wraps. A type that wraps a Sink or a
-// Store tells so by a method Unwrap() Sink or Unwrap() Store; then abilities that
-// it lacks are those of the wrapped one, which is called directly. A wrapper that has
-// to see or change the calls of an ability implements it. A wrapper without Unwrap has
-// its own abilities only.
+// Ability returns the ability T, an interface such as Checker or Inspector, of a Sink
+// or Store, or else of the value that it wraps. A wrapper declares the wrapped value
+// with a method Unwrap() Sink or Unwrap() Store; calls of an ability that the wrapper
+// lacks then go directly to the wrapped value. A wrapper that has to see or change
+// these calls implements the ability. A wrapper without Unwrap has only its own
+// abilities.
 //
-// Use it wherever an ability is asked for; a type assertion finds those of the
-// outermost wrapper alone.
+// Use Ability instead of a type assertion, which sees only the outermost wrapper.
 func Ability[T any](of any) (T, bool) {
 	for {
 		if ability, ok := of.(T); ok {
@@ -32,18 +31,17 @@ func Ability[T any](of any) (T, bool) {
 // broker can't carry. It must refuse options that the sink does not know, but
 // leave those with the prefix OptionPrefix alone: they are the engine's.
 type Checker interface {
-	// Check is called once for the messages of one accept, while a producer
-	// waits: it is quick, and returns soon after ctx has ended. The messages stay
-	// as they are.
+	// Check is called once for the messages of one Accept, while a producer waits. It
+	// must be quick, return soon after ctx has ended, and not change the messages.
 	//
-	//	nil              all can be carried
+	//	nil              the sink can carry all messages
 	//	BatchError       for each message nil, or an *InvalidError
-	//	any other error  it could not be told: nothing of the batch is accepted,
-	//	                 and the producer is told to try again
+	//	any other error  the check failed: no message of the batch is accepted,
+	//	                 and the producer is asked to try again
 	Check(ctx context.Context, batch []*Message) error
 }
 
-// CheckEach is a Checker's Check for a sink that looks at one message at a time:
+// CheckEach implements Checker.Check for a sink that checks one message at a time:
 // check returns nil or an *InvalidError.
 func CheckEach(ctx context.Context, batch []*Message, check func(*Message) error) error {
 	var results BatchError
@@ -64,15 +62,15 @@ func CheckEach(ctx context.Context, batch []*Message, check func(*Message) error
 	return results
 }
 
-// HealthChecker is the ability of a Sink or Store to say whether it could work
+// HealthChecker is the ability of a Sink or Store to report whether it is able to work
 // now. Health returns in bounded time.
 type HealthChecker interface {
 	Health(ctx context.Context) error
 }
 
-// Describer is the ability of a Sink to tell details about itself that an operator
-// may want to see besides its numbers: what it is, how it is. Describe returns at
-// once, with a new map, whose names are words in lower case; no value is a secret.
+// Describer is the ability of a Sink to report details about itself to an operator,
+// such as its version and state. Describe returns a new map without blocking. Its keys
+// are words in lower case; no value is a secret.
 type Describer interface {
 	Describe() map[string]string
 }

@@ -9,30 +9,31 @@ import (
 	"time"
 )
 
-// Input is one way in: a listener or a source.
+// Input is a listener or a source.
 type Input struct {
-	Name string // as errors are to name it, such as "HTTP listener"
-	// Run serves until ctx ends, then lets what it has begun finish, and returns.
-	// An error ends the Bridge.
+	Name string // as it appears in errors, such as "HTTP listener"
+	// Run serves until ctx ends, then finishes the work in progress and returns. An
+	// error ends the Bridge.
 	Run func(ctx context.Context) error
 }
 
-// Bridge starts and joins everything: the listeners and sources, the dispatchers and the store.
+// Bridge runs the listeners and sources, the dispatchers and the store.
 type Bridge struct {
 	Store  Store
 	Sinks  []*Dispatcher
 	Inputs []Input
-	// StopTimeout bounds how long each stage of the shutdown may take; 30 s.
+	// StopTimeout bounds how long listeners and sources, and then dispatchers, may take
+	// to stop; default 30 s.
 	StopTimeout time.Duration
 	Log         *slog.Logger // nil discards
 }
 
 const defaultStopTimeout = 30 * time.Second
 
-// Run works until ctx ends or a part fails, then shuts down in the direction of
-// the flow: listeners and sources close, batches in flight are settled, buckets are handed over,
-// sinks close, the store closes. It returns when all have ended or a stage has
-// outlived StopTimeout, with the errors of all. Run it once.
+// Run works until ctx ends or a part fails. It then stops the listeners and sources, waits
+// until batches in flight are settled and buckets are handed over, and closes the sinks and
+// the store. It returns the errors of all parts; parts that have not stopped within
+// StopTimeout are reported as an error and not waited for. Call Run once.
 func (b *Bridge) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

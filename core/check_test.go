@@ -76,7 +76,7 @@ func TestCheckEndsWithTheRequest(t *testing.T) {
 		defer cancel()
 		began, messages := time.Now(), toSinks("a", "a")
 		for _, r := range in.Accept(ctx, messages...) {
-			if !errors.Is(r.Err, core.ErrUnavailable) || errors.Is(r.Err, core.ErrUnknown) || !strings.Contains(r.Err.Error(), "sink a did not check the message, which is not stored") {
+			if !errors.Is(r.Err, core.ErrUnavailable) || errors.Is(r.Err, core.ErrUnknown) || !strings.Contains(r.Err.Error(), "sink a could not check the message, which is not stored") {
 				t.Errorf("got %v", r.Err)
 			}
 			if _, err := store.Get(t.Context(), core.Ref{Sink: "a", ID: r.ID}); !errors.Is(err, core.ErrNotFound) {

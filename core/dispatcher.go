@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// Dispatcher delivers the messages of one sink: Run is its loop over one owned
-// bucket, and Store.Serve runs one such loop for each. The exported fields are
-// set before the first use and not changed afterwards; a zero field means its
-// default.
+// Dispatcher delivers the messages of one sink: Run is its loop over one owned bucket,
+// and Store.Serve runs one such loop for each bucket. Set the exported fields before
+// the first use and do not change them afterwards; a zero field means its default.
 type Dispatcher struct {
 	Name  string // of the sink, as in Message.Sink
 	Sink  Sink
 	Retry RetryPolicy
-	// Timeout is how long one Deliver may take; 10 s. A sink that takes longer
-	// counts as Unknown, and is not called again for that bucket until it has
+	// Timeout bounds one call of Deliver; default 10 s. A call that takes longer counts
+	// as Unknown, and the sink is not called again for that bucket until it has
 	// returned.
 	Timeout time.Duration
-	// MaxBatch bounds the messages of one Deliver; MaxTake, which is also the
-	// most it can be.
+	// MaxBatch bounds the messages of one Deliver; MaxTake is the default and the
+	// maximum.
 	MaxBatch int
 	Log      *slog.Logger // nil discards
 
@@ -54,16 +53,16 @@ func (d *Dispatcher) log() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// Totals returns what this instance has done since it started.
+// Totals returns the counts of this instance since it started.
 func (d *Dispatcher) Totals() Totals { return d.totals.read() }
 
-// Paused reports why the sink's messages are being held back, and since when; an
-// empty reason means that they are not.
+// Paused reports why the sink is paused, and since when; an empty reason means that it
+// is not.
 func (d *Dispatcher) Paused() (reason string, since time.Time) { return d.breaker.paused() }
 
-// Run takes what is due from bucket, delivers, settles and waits, until ctx
-// ends; then it settles what is in flight and returns nil. It returns an error if
-// the store fails or the lease is lost; then it may be run again.
+// Run takes due messages from bucket, delivers and settles them, and waits for more,
+// until ctx ends; then it settles what is in flight and returns nil. It returns an
+// error if the store fails or the lease is lost; Run may then be called again.
 func (d *Dispatcher) Run(ctx context.Context, bucket Bucket) error {
 	loop := bucketLoop{Dispatcher: d, bucket: bucket}
 	for ctx.Err() == nil {

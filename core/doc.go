@@ -1,17 +1,16 @@
-// Package core is delaybridge without its edges: it accepts delayed messages,
-// has them parked, and delivers them when they are due. It knows no Redis, no
-// broker and no HTTP; it imports the standard library only.
+// Package core accepts delayed messages, parks them in a Store and delivers them to a
+// Sink when they are due. It imports the standard library only; Redis, the brokers and
+// HTTP are behind its interfaces.
 //
 //	producer ─▶ listener, source ─▶ Interceptor.Accept ─▶ Store.Park ┄┄ parked in buckets ┄┄ Store.Serve
 //	                                                                                │ one goroutine per owned Bucket
 //	consumer ◀─ broker ◀─ Sink.Deliver ◀─ Dispatcher: Take ─▶ Deliver ─▶ Settle ─▶ Wait
 //
-// Read in this order: Message (what a producer gives us), Store and Bucket (the
-// edge to durable storage), Sink (the edge to a broker), Interceptor (the way
-// in), Dispatcher (the loop of one sink), Bridge (starts and joins all of it).
+// Read in this order: Message, Store and Bucket (the interfaces to durable storage),
+// Sink (the interface to a broker), Interceptor (accepts messages), Dispatcher (the
+// loop of one sink), Bridge (runs all of it).
 //
-// A message moves through these states; every arrow is one atomic step of the
-// store:
+// A message has these states; every arrow is one atomic step of the store:
 //
 //	          park                take                  settle
 //	producer ─────▶ scheduled ──────────▶ delivering ──────────▶ delivered

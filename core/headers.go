@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// AddedHeaders is how many headers delivery adds to a message's own.
+// AddedHeaders is the number of headers that delivery adds to a message's own.
 const AddedHeaders = 3
 
-// DeliveredHeaders returns the headers that m is delivered with: its own, in
-// order and byte for byte, then the ID, the attempt and the due time. A Sink
-// sends these, less those that its own broker would take as a request to delay
-// once more. The result is a new slice; the values of m's headers are shared.
+// DeliveredHeaders returns the headers that m is delivered with: its own, in order and
+// byte for byte, then the ID, the attempt and the due time. A Sink sends these, except
+// headers that its broker would interpret as a request to delay the message again. The
+// result is a new slice; the values of m's headers are shared.
 func (m *Message) DeliveredHeaders() []Header {
 	headers := make([]Header, len(m.Headers), len(m.Headers)+AddedHeaders)
 	copy(headers, m.Headers)
@@ -19,9 +19,10 @@ func (m *Message) DeliveredHeaders() []Header {
 	return append(headers, added[:]...)
 }
 
-// AppendAdded returns the last three of DeliveredHeaders alone, for sinks that
-// make up those of a whole batch at once: their values are appended to values,
-// which is returned, too. It takes AddedBytes of it.
+// AppendAdded returns only the headers that delivery adds, the last three of
+// DeliveredHeaders, for sinks that build the headers of a whole batch at once. It
+// appends the headers' values to values, which it returns as extended. AddedBytes
+// bounds how many bytes it appends.
 func (m *Message) AppendAdded(values []byte) (added [AddedHeaders]Header, extended []byte) {
 	start := len(values)
 	values = append(values, m.ID...)
@@ -36,7 +37,7 @@ func (m *Message) AppendAdded(values []byte) (added [AddedHeaders]Header, extend
 	}, values
 }
 
-// AddedBytes is at least how many bytes AppendAdded appends.
+// AddedBytes returns an upper bound of the bytes that AppendAdded appends.
 func (m *Message) AddedBytes() int { return len(m.ID) + maxAttemptDigits + len(TimeFormat) }
 
 // maxAttemptDigits are those of the longest int64.

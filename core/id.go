@@ -24,27 +24,28 @@ const (
 	bucketChars    = 2
 )
 
-// MaxBuckets is how many buckets a generated ID can tell apart.
+// MaxBuckets is the number of buckets that a generated ID can encode.
 const MaxBuckets = 1024
 
 const idAlphabet = "0123456789abcdefghijklmnopqrstuv"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// IDs makes IDs. Make one with NewIDs for each process; safe for concurrent use.
+// IDs generates IDs. Create one per process with NewIDs. It is safe for concurrent use.
 type IDs struct {
 	drawn [idDrawnBytes]byte
 	count atomic.Uint32
 }
 
-// NewIDs draws the part of the IDs that tells this process from others.
+// NewIDs returns a generator whose IDs share a random part that is unique to this
+// process.
 func NewIDs() *IDs {
 	ids := new(IDs)
 	rand.Read(ids.drawn[:]) // never fails, see crypto/rand
 	return ids
 }
 
-// New makes an ID that carries the number of its bucket (0 to MaxBuckets-1).
+// New returns a new ID that encodes the number of its bucket (0 to MaxBuckets-1).
 func (i *IDs) New(bucket int, now time.Time) string {
 	var raw [8 + idDrawnBytes + idCountBytes]byte
 	binary.BigEndian.PutUint64(raw[:], uint64(now.UnixMilli()))
@@ -55,8 +56,8 @@ func (i *IDs) New(bucket int, now time.Time) string {
 	return string(idEncoding.AppendEncode(id, raw[8-idTimeBytes:]))
 }
 
-// Place returns the bucket, of n, that m belongs to, and makes the ID of a message whose
-// Generated is set. Such a message goes to the bucket anywhere if it has no key.
+// Place returns which of n buckets m belongs to, and sets the ID of a message whose
+// Generated is set. Such a message belongs to the bucket anywhere if it has no key.
 func (i *IDs) Place(m *Message, n, anywhere int) int {
 	if !m.Generated {
 		return BucketOf(m.Key, m.ID, n)
@@ -68,9 +69,9 @@ func (i *IDs) Place(m *Message, n, anywhere int) int {
 	return anywhere
 }
 
-// BucketOfID returns the bucket that a generated ID carries, and whether id has
-// the form of one. A producer's ID may have that form by chance, so a miss in
-// this bucket does not mean that the message is not there.
+// BucketOfID returns the bucket that a generated ID encodes, and reports whether id has
+// the form of a generated ID. A producer's ID may have that form by chance; its message
+// may then be in another bucket.
 func BucketOfID(id string) (bucket int, ok bool) {
 	if len(id) != generatedIDLen {
 		return 0, false
@@ -93,10 +94,10 @@ func digit(c byte) int {
 	return -1
 }
 
-// BucketOf returns the bucket, of n, that a message with this key or, where key
-// is nil, this ID belongs to. A generated ID says it itself, so that one who
-// repeats an accept with it finds the message. Otherwise it is FNV-1a modulo n;
-// this is part of the stored format: changing it orphans what is parked.
+// BucketOf returns which of n buckets a message belongs to, by its key or, if key is
+// nil, by its ID. A generated ID encodes its bucket, so that a repeat with the same ID
+// finds the message. Otherwise the bucket is FNV-1a modulo n. This is part of the
+// stored format: after a change, parked messages would not be found.
 func BucketOf(key []byte, id string, n int) int {
 	if bucket, ok := BucketOfID(id); key == nil && ok && bucket < n {
 		return bucket

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Inspector is the ability of a Store to show what it holds. Both built-in
+// Inspector is the ability of a Store to list and count its messages. Both built-in
 // stores have it.
 type Inspector interface {
-	// List returns one page of entries in order of due time. Pages are a walk,
-	// not a snapshot: a message that moves while the walk continues may be seen
-	// twice or not at all. ErrBadCursor: the cursor was not made for this query.
+	// List returns one page of entries in order of due time. The pages are not a
+	// snapshot: a message whose due time or state changes between two calls may be
+	// listed twice or not at all. ErrBadCursor: the cursor was not returned for this
+	// query.
 	List(ctx context.Context, query Query) (Page, error)
 	// Stats counts what is stored for each sink, in the order given.
 	Stats(ctx context.Context, sinks ...string) ([]SinkStats, error)
@@ -20,27 +21,27 @@ type Inspector interface {
 type Query struct {
 	// Sinks must name at least one sink.
 	Sinks []string
-	// States selects; none means all that wait or are being delivered. Dead and
-	// Expired can't be mixed with the others, as they lie apart.
+	// States selects by state; none means Scheduled, Retrying and Delivering. Dead and
+	// Expired can't be combined with the others, because they are stored separately.
 	States []State
-	Topic  string // exact; empty is any
+	Topic  string // exact match; empty is any
 	// DueAfter (inclusive) and DueBefore (exclusive) bound Entry.Due; zero is open.
 	DueAfter, DueBefore time.Time
 	Limit               int    // 1 to MaxPage
-	Cursor              string // Page.Next of the page before
+	Cursor              string // Page.Next of the previous page
 }
 
 // MaxPage bounds Query.Limit.
 const MaxPage = 500
 
-// Page is one answer of List. It may hold fewer entries than asked for, even
-// none, and still have a Next: selecting is bounded work.
+// Page is one answer of List. It may have fewer entries than Limit, even none, and
+// still have a Next, because one call does bounded work.
 type Page struct {
 	Entries []Entry
 	Next    string // empty on the last page
 }
 
-// SinkStats counts what is stored for one sink.
+// SinkStats counts the messages stored for one sink.
 type SinkStats struct {
 	Sink      string
 	Scheduled int // waiting, also between two attempts

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Interceptor is the way in. The listeners and sources (HTTP, gRPC, broker topics) decode what
-// they hear into its calls and encode what it answers; every rule about what
-// may be accepted is here or below. Safe for concurrent use.
+// Interceptor checks messages and parks them. Listeners and sources (HTTP, gRPC, broker
+// topics) decode requests into its calls and encode its results; they have no rules about
+// what may be accepted. It is safe for concurrent use.
 type Interceptor struct {
 	store   Store
 	limits  Limits
@@ -20,7 +20,8 @@ type Interceptor struct {
 	health  health
 }
 
-// NewInterceptor returns the way in to store for messages to the given sinks.
+// NewInterceptor returns an Interceptor that parks messages for the given sinks in
+// store.
 func NewInterceptor(store Store, limits Limits, sinks ...*Dispatcher) *Interceptor {
 	i := &Interceptor{store: store, limits: limits.withDefaults(), sinks: make(map[string]*Dispatcher, len(sinks)),
 		health: health{looking: make(chan struct{}, 1)}}
@@ -31,25 +32,25 @@ func NewInterceptor(store Store, limits Limits, sinks ...*Dispatcher) *Intercept
 	return i
 }
 
-// Limits returns the limits in force, without zero fields.
+// Limits returns the effective limits, without zero fields.
 func (i *Interceptor) Limits() Limits { return i.limits }
 
 // Sinks returns the names of the configured sinks, in the order given.
 func (i *Interceptor) Sinks() []string { return i.ordered }
 
-// Accept checks and parks messages, each alone, and returns one Receipt for
-// each in order. A sink that checks is asked once about all of its messages,
-// within ctx. Only a Receipt without Err means that the message is stored,
-// at the durability that it names. Errors in Receipt.Err:
+// Accept checks and parks messages, each independently, and returns one Receipt per
+// message, in order. A sink that is a Checker is called once with all of its messages.
+// Only a Receipt without Err means that the message is stored, at the durability that
+// it names. Errors in Receipt.Err:
 //
-//	*InvalidError   not stored, and never will be as it is
-//	ErrConflict     not stored: the ID is taken by other content
-//	ErrCancelled    likewise, by a message that was cancelled a short time ago
-//	ErrUnavailable  not stored; try again later (ErrFull is one)
-//	ErrUnknown      stored or not; try again with the ID in the Receipt
+//	*InvalidError   not stored; the same message is refused again
+//	ErrConflict     not stored: the ID is used by a message with other content
+//	ErrCancelled    not stored: the ID is that of a recently cancelled message
+//	ErrUnavailable  not stored; try again later (ErrFull wraps it)
+//	ErrUnknown      may be stored; try again with the ID in the Receipt
 //
-// A message without an ID is given one, which Receipt.ID tells in any case.
-// The messages belong to Accept until it returns and are changed by it.
+// A message without an ID is assigned one; Receipt.ID always has the ID. Accept changes
+// the messages; do not use them until it returns.
 func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receipt {
 	var refused refusals
 	now := time.Now()
@@ -146,7 +147,7 @@ type uncheckedError struct {
 }
 
 func (e *uncheckedError) Error() string {
-	return fmt.Sprintf("sink %s did not check the message, which is not stored: %v", e.sink, e.err)
+	return fmt.Sprintf("sink %s could not check the message, which is not stored: %v", e.sink, e.err)
 }
 
 func (e *uncheckedError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
@@ -220,8 +221,8 @@ func ceilDuration(d time.Duration) time.Duration {
 	return d
 }
 
-// Get returns a message and its state; errors as Store.Get, and *InvalidError.
-// If ref has no Sink, all are looked into: ErrAmbiguous if two have the ID.
+// Get returns a message and its state; errors as Store.Get, and *InvalidError. If ref
+// has no Sink, all sinks are searched: ErrAmbiguous if two have the ID.
 func (i *Interceptor) Get(ctx context.Context, ref Ref) (Entry, error) {
 	if err := i.checkRef(ref); err != nil {
 		return Entry{}, err
@@ -274,7 +275,7 @@ func (i *Interceptor) find(ctx context.Context, ref Ref) (Entry, error) {
 		switch {
 		case errors.Is(err, ErrNotFound):
 		case err != nil:
-			return Entry{}, fmt.Errorf("look into sink %s: %w", i.ordered[n], err)
+			return Entry{}, fmt.Errorf("search sink %s: %w", i.ordered[n], err)
 		case found >= 0:
 			return Entry{}, ErrAmbiguous
 		default:
@@ -304,13 +305,14 @@ func (i *Interceptor) locate(ctx context.Context, ref Ref) (Ref, error) {
 	return ref, nil
 }
 
-// Cancel withdraws a message; see Store.Cancel. An empty Ref.Sink is looked for.
+// Cancel withdraws a message; see Store.Cancel. If ref has no Sink, all sinks are
+// searched.
 func (i *Interceptor) Cancel(ctx context.Context, ref Ref) (Receipt, error) {
 	return i.change(ctx, ref, i.store.Cancel)
 }
 
-// Reschedule changes when a message is due; see Store.Reschedule. The time is
-// bounded as in Accept: *InvalidError.
+// Reschedule changes when a message is due; see Store.Reschedule. It returns an
+// *InvalidError if the time is out of the bounds of Accept.
 func (i *Interceptor) Reschedule(ctx context.Context, ref Ref, when When) (Receipt, error) {
 	when.At, when.After = ceilMillisecond(when.At), ceilDuration(when.After)
 	probe := &Message{DeliverAt: when.At, Delay: when.After}
@@ -345,7 +347,7 @@ func (i *Interceptor) change(ctx context.Context, ref Ref, act func(context.Cont
 	return act(ctx, ref)
 }
 
-// Durability names the level at which the store accepts, or "unknown".
+// Durability returns the level at which the store accepts, or "unknown".
 func (i *Interceptor) Durability() string {
 	if store, ok := Ability[interface{ Durability() string }](i.store); ok {
 		return store.Durability()

@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// Limits bound what Accept takes. A zero field means its default.
+// Limits bounds what Accept accepts. A zero field means its default.
 type Limits struct {
-	MaxBody        int           // bytes of Message.Body; 256 KiB
-	MaxHeaders     int           // number of headers; 64
-	MaxHeaderBytes int           // bytes of all names and values together; 8 KiB
-	MaxDelay       time.Duration // from now to DeliverAt and to ExpiresAt; 365 days
-	MaxHops        int           // how often a message may be published again after it was delivered; 1000
-	MaxPast        time.Duration // how long ago DeliverAt may be; 24 hours, negative is no limit
+	MaxBody        int           // bytes of Message.Body; default 256 KiB
+	MaxHeaders     int           // number of headers; default 64
+	MaxHeaderBytes int           // bytes of all names and values together; default 8 KiB
+	MaxDelay       time.Duration // from now to DeliverAt and to ExpiresAt; default 365 days
+	MaxHops        int           // how often a message may be published again after it was delivered; default 1000
+	MaxPast        time.Duration // how long ago DeliverAt may be; default 24 hours, negative is no limit
 }
 
-// The bounds that are not configurable: they are part of the stored format or
-// of every broker's.
+// Limits that are not configurable, because they are part of the stored format or
+// common to the brokers.
 const (
 	MaxIDLen     = 128
 	MaxTopicLen  = 255
@@ -31,18 +31,18 @@ const (
 	maxOptionLen = 1024
 )
 
-// InvalidError says why a message can't be accepted. It is the producer's
-// mistake; sending the same again fails again.
+// InvalidError reports why a message can't be accepted. The producer has to change the
+// message; the same message is refused again.
 type InvalidError struct {
 	Field  string // as in the HTTP API: deliver_at, headers, ...
-	Reason string // begins in lower case, has no value of the message longer than 64 bytes
-	// TooLarge tells a size limit from other reasons.
+	Reason string // in lower case; quotes at most 64 bytes of the message
+	// TooLarge is set if a size limit is exceeded.
 	TooLarge bool
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Reason }
 
-// Invalidf makes an InvalidError.
+// Invalidf returns an InvalidError with a formatted reason.
 func Invalidf(field, format string, args ...any) *InvalidError {
 	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
@@ -64,8 +64,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Check returns an *InvalidError for the first rule that m breaks, or nil. now
-// is only used to bound times, never to decide what is due.
+// Check returns an *InvalidError for the first rule that m breaks, or nil. now is used
+// only to bound times, not to decide what is due.
 func (l Limits) Check(m *Message, now time.Time) error {
 	l = l.withDefaults()
 	err := checkNames(m)
@@ -254,7 +254,7 @@ func (l Limits) checkExpiry(m *Message, now time.Time) *InvalidError {
 	return nil
 }
 
-// Shorten cuts s to at most n bytes, at a character's border.
+// Shorten truncates s to at most n bytes, at a character boundary.
 func Shorten(s string, n int) string {
 	if len(s) <= n {
 		return s

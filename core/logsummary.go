@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// LogSummary keeps floods out of a log. Of all events with one text, the first of
-// a second is logged in full, and one more line, when the second is over, sums up
-// the others. The zero value is ready; safe for concurrent use.
+// LogSummary limits the rate of repeated log lines. Of the events with one text, the
+// first in a second is logged in full; a line at the end of that second sums up the
+// others. The zero value is ready to use. It is safe for concurrent use.
 type LogSummary struct {
 	mu      sync.Mutex
 	repeats map[string]*repeats // by text, for a second each
@@ -29,9 +29,9 @@ const (
 	summaryExamples = 3
 )
 
-// First reports whether the caller is to log the event in full. If not, it has been
-// counted, and log will say so, with the count, how many had which reason (one of
-// a few words) and some different examples, such as ids; either may be empty.
+// First reports whether the caller has to log the event in full. If not, the event is
+// counted, and log later receives the sum: the count, the count per reason (one of a
+// few words) and some distinct examples, such as ids. Reason and example may be empty.
 func (s *LogSummary) First(log *slog.Logger, text, reason, example string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *LogSummary) end(text string, r *repeats) {
 	}
 }
 
-// Flush logs at once what has been counted. Call it before the process ends.
+// Flush logs the sums at once. Call it before the process ends.
 func (s *LogSummary) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

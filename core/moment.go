@@ -17,10 +17,10 @@ const (
 
 var errLong = errors.New("is longer than can be counted")
 
-// ParseDuration reads a duration as producers and operators write it: in Go's
-// form, with d and w (24 and 168 hours) besides, or in that of ISO 8601 without
-// years and months. It takes no sign and no bare number, and rounds up to
-// nanoseconds. The error reads on from the field's name.
+// ParseDuration parses a duration in Go's form, with the additional units d and w (24
+// and 168 hours), or in ISO 8601 form without years and months. It accepts no sign and
+// no bare number, and rounds up to nanoseconds. The text of an error continues after
+// the field's name.
 func ParseDuration(text string) (time.Duration, error) {
 	switch {
 	case text == "":
@@ -157,9 +157,9 @@ func decimal(digits string) (value, scale uint64, err error) {
 	return value, scale, nil
 }
 
-// ParseTime reads an RFC 3339 time with an offset, from 1970 on. time.Parse alone would accept hours of
-// one digit, decimal commas and offsets beyond a day, and cut what is finer
-// than a nanosecond.
+// ParseTime parses an RFC 3339 time with an offset, from 1970 on. Unlike time.Parse, it
+// refuses hours of one digit, decimal commas, offsets beyond a day and fractions finer than
+// a nanosecond.
 func ParseTime(text string) (time.Time, error) {
 	const shape = "dddd-dd-ddTdd:dd:dd"
 	bad := errors.New(`is not an RFC 3339 time with an offset, such as "2031-05-20T09:30:00Z"`)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// ErrNoInspector: the store can't list or count what it holds.
+// ErrNoInspector is returned if the store can't list or count its messages.
 var ErrNoInspector = errors.New("the store can't list what it holds")
 
-// List returns one page of entries; no Query.Sinks means all sinks. See
-// Inspector.List; *InvalidError for a query that makes no sense, such as one that
-// names a sink or a state twice. So its work is bounded by the sinks that there are.
+// List returns one page of entries; see Inspector.List. No Query.Sinks means all sinks.
+// It returns an *InvalidError for an invalid query, such as one that names a sink or a
+// state twice.
 func (i *Interceptor) List(ctx context.Context, query Query) (Page, error) {
 	inspector, ok := Ability[Inspector](i.store)
 	if !ok {
@@ -72,17 +72,16 @@ func checkStates(states []State) error {
 	return nil
 }
 
-// SinkReport is what Stats reports about one sink: what is stored for it, by all
-// instances, and what this instance has done since it started.
+// SinkReport is the report of Stats about one sink: the messages that all instances
+// have stored for it, and the counts of this instance since it started.
 type SinkReport struct {
 	SinkStats
 	Totals
-	// Paused is why this instance holds the sink's messages back; empty: it
-	// does not, and PausedSince is zero.
+	// Paused is the reason why this instance has paused the sink; if it is empty, the
+	// sink is not paused, and PausedSince is zero.
 	Paused      string
 	PausedSince time.Time
-	// details is what the sink of this instance reports about itself (see
-	// Describer); nil if it does not.
+	// details are the Describer's details of this instance's sink; nil if it has none.
 	Details map[string]string
 }
 
@@ -108,9 +107,9 @@ func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
 	return reports, nil
 }
 
-// HeldBack tells the sinks that this instance can't deliver to at present, each with
-// one word: "paused", or the "state" that the sink itself tells (see Describer) if that
-// is not "running". Messages for them are parked all the same.
+// HeldBack returns the sinks that this instance can't deliver to at present, each with
+// one word: "paused", or the "state" that the sink reports (see Describer) if that is
+// not "running". Messages for them are still parked.
 func (i *Interceptor) HeldBack() map[string]string {
 	held := make(map[string]string)
 	for name, d := range i.sinks {

@@ -21,11 +21,11 @@ type health struct {
 	err     error
 }
 
-// Ready reports whether messages can be accepted: nil, or what was in the way not
-// more than a second ago. The error may name the store's address, so it is for the
-// log and for those who may read everything. However many ask, the store is asked
-// by one of them at a time. A sink in trouble does not make the bridge unready: it
-// continues to park.
+// Ready returns nil if messages can be accepted, or the reason why not; the result is
+// at most a second old. The error may name the store's address: show it only in the log
+// and to callers who may read everything. Concurrent calls share one check of the
+// store. A paused sink does not make the bridge unready: messages for it are still
+// parked.
 func (i *Interceptor) Ready(ctx context.Context) error {
 	store, ok := Ability[HealthChecker](i.store)
 	if !ok {
@@ -36,7 +36,7 @@ func (i *Interceptor) Ready(ctx context.Context) error {
 	case h.looking <- struct{}{}:
 		defer func() { <-h.looking }()
 	case <-ctx.Done():
-		return fmt.Errorf("look at the store: %w", ctx.Err())
+		return fmt.Errorf("check the store: %w", ctx.Err())
 	}
 	if !h.at.IsZero() && time.Since(h.at) < readyFor {
 		return h.err

@@ -17,7 +17,7 @@ import (
 const maxHopDigits = 9
 
 // DeliveryHeader returns which of HeaderID, HeaderAttempt, HeaderDeliverAt and
-// HeaderHop a name stands for, in any case and with '_' for '-'; empty: none.
+// HeaderHop name equals, in any case and with '_' for '-', or "" for none.
 func DeliveryHeader(name string) string {
 	for _, known := range [...]string{HeaderID, HeaderHop, HeaderAttempt, HeaderDeliverAt} {
 		if len(name) == len(known) && IsReservedHeader(name) && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), known) {
@@ -27,8 +27,8 @@ func DeliveryHeader(name string) string {
 	return ""
 }
 
-// MarksDelivery reports whether only a message that was delivered has a header of
-// this name: producers may set HeaderID and HeaderDeliverAt themselves.
+// MarksDelivery reports whether only delivered messages have a header of this name.
+// HeaderID and HeaderDeliverAt do not count, because producers may set them.
 func MarksDelivery(name string) bool {
 	known := DeliveryHeader(name)
 	return known == HeaderAttempt || known == HeaderHop
@@ -37,11 +37,11 @@ func MarksDelivery(name string) bool {
 // deliveryHeaders is how many headers delivery adds, HeaderHop included.
 const deliveryHeaders = AddedHeaders + 1
 
-// MaxGiven bounds how many headers a listener has to read of a message: those
+// MaxGiven returns how many headers of a message a listener has to read at most: those
 // that delivery has added don't count for MaxHeaders.
 func (l Limits) MaxGiven() int { return l.withDefaults().MaxHeaders + deliveryHeaders }
 
-// CountHeaders is how many headers count for MaxHeaders.
+// CountHeaders returns how many headers count for MaxHeaders.
 func CountHeaders(headers []Header) int {
 	count := 0
 	for n := range headers {
@@ -52,7 +52,7 @@ func CountHeaders(headers []Header) int {
 	return max(count, len(headers)-deliveryHeaders)
 }
 
-// ParseHop reads the value of HeaderHop.
+// ParseHop parses the value of HeaderHop.
 func ParseHop(value string) (int, *InvalidError) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || len(value) > maxHopDigits {

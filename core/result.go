@@ -67,7 +67,7 @@ func (l *bucketLoop) suspect(batch []*Message, err error) {
 	for _, m := range batch[:cap(ids)] {
 		ids = append(ids, m.ID)
 	}
-	l.log().Warn("sink crashed in a delivery, whose messages are tried one at a time from now on", "sink", l.Name,
+	l.log().Warn("sink crashed during a delivery, its messages are tried one at a time", "sink", l.Name,
 		"bucket", l.bucket.String(), "messages", len(batch), "message_ids", ids, "err", Shorten(err.Error(), MaxErrorText))
 }
 

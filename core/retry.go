@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// RetryPolicy says how often and at which intervals a failed message is tried again.
-// A zero field means its default. Intervals grow geometrically:
-// min(Max, Initial·Multiplier^(attempt-1)), of which the share Jitter is random.
+// RetryPolicy defines how often and at which intervals a failed message is tried again.
+// A zero field means its default. Intervals grow exponentially: min(Max,
+// Initial·Multiplier^(attempt-1)), of which the fraction Jitter is random.
 type RetryPolicy struct {
-	Initial     time.Duration // wait after the first attempt; 1 s
-	Max         time.Duration // longest wait; 5 min
-	Multiplier  float64       // at least 1; 2
-	Jitter      float64       // 0 to 1, the random share of each wait; 0.2. Negative is none
-	MaxAttempts int           // then the message is a dead letter; 16
+	Initial     time.Duration // wait after the first attempt; default 1 s
+	Max         time.Duration // longest wait; default 5 min
+	Multiplier  float64       // at least 1; default 2
+	Jitter      float64       // 0 to 1, the random fraction of each wait; default 0.2, negative is none
+	MaxAttempts int           // then the message is a dead letter; default 16
 }
 
-// The options of a message that override the sink's RetryPolicy for it.
+// Options of a message that override the sink's RetryPolicy.
 const (
 	OptionPrefix      = "retry."
 	optionInitial     = OptionPrefix + "initial"
@@ -55,7 +55,7 @@ func (r RetryPolicy) wait(attempt int) time.Duration {
 	return time.Duration(full * (1 - r.Jitter*rand.Float64()))
 }
 
-// Check reports whether every field is in bounds, zero being a default.
+// Check returns an error if a field is out of bounds. Zero is allowed, as the default.
 func (r RetryPolicy) Check() error {
 	switch {
 	case r.Initial != 0 && (r.Initial < minRetryWait || r.Initial > maxRetryWait):

@@ -6,126 +6,120 @@ import (
 	"time"
 )
 
-// Store keeps messages until they are due. It alone decides about time: what
-// is due, when a lease ends and what "now" means are read from its clock.
-// All methods are safe for concurrent use. core/storetest holds the suite that
-// every Store passes, and core/memstore is the readable specification. What a
-// Store may be able to do besides is Inspector, HealthChecker and a method
-// Durability() string, which names the level at which Park accepts; Ability finds
-// it, also behind a wrapper.
+// Store keeps messages until they are due. Its clock alone decides what is due, when a
+// lease ends and what "now" means. All methods are safe for concurrent use.
+// core/storetest has the test suite that every Store passes; core/memstore is the
+// reference implementation. A Store may also implement Inspector, HealthChecker and a
+// method Durability() string, which returns the level at which Park accepts; see
+// Ability.
 //
-// Errors: Park, Cancel, Reschedule, Redrive and Discard return an error that
-// wraps ErrUnavailable when nothing was changed, and one that wraps ErrUnknown
-// when the change may or may not have been made; repeating the same call with
-// the same ID is then safe. A call has no effect after such an answer, and never
-// undoes one that was sent after it and answered.
+// Errors: Park, Cancel, Reschedule, Redrive and Discard return an error that wraps
+// ErrUnavailable when nothing was changed, and one that wraps ErrUnknown when the
+// change may or may not have been made; repeating the same call with the same ID is
+// then safe. A call has no effect after it has returned such an error, and never undoes
+// a later call that has returned.
 type Store interface {
-	// Park makes messages durable, each alone, and returns one Receipt for each
-	// in order. It makes the ID of a message whose Generated is set. A message that
-	// is refused has Receipt.Err set: ErrConflict, ErrCancelled, ErrUnavailable or
-	// ErrUnknown; after that answer, it can't come to be stored by this call any more
-	// unless it is stored already. So Park may return some seconds after ctx has ended.
-	// Messages of one key are stored in the order of the call. The messages must have passed Limits.Check; the store keeps no reference to them.
+	// Park stores messages durably, each independently, and returns one Receipt per
+	// message, in order. It sets the ID of a message whose Generated is set. A refused
+	// message has Receipt.Err set: ErrConflict, ErrCancelled, ErrUnavailable or ErrUnknown.
+	// Once Park has returned, this call can't store anything more; so it may return some
+	// seconds after ctx has ended. Messages of one key are stored in the order of the call.
+	// The messages must have passed Limits.Check; the store keeps no reference to them.
 	Park(ctx context.Context, messages ...*Message) []Receipt
 
 	// Get returns the message and its state. A ref without a Key means the message
-	// without a key if one is stored, else the only one under any key.
-	// ErrNotFound: neither stored nor remembered. ErrAmbiguous: the ID is stored
-	// under two keys, and not without one; set Ref.Key. A settled message that is
-	// remembered has an Entry without a body.
+	// without a key if one is stored, else the only message with this ID. ErrNotFound:
+	// neither stored nor remembered. ErrAmbiguous: the ID is stored under two keys, and
+	// not without a key; set Ref.Key. The Entry of a settled message that is remembered
+	// has no body.
 	Get(ctx context.Context, ref Ref) (Entry, error)
 
-	// Cancel withdraws a message that waits. If Receipt.Attempt is 0 it was
-	// never handed to a sink and never will be; otherwise an earlier attempt
-	// may have delivered it. ErrTooLate: it is being delivered, or is settled
-	// already (Receipt.State says which). ErrNotFound, ErrAmbiguous as in Get.
+	// Cancel withdraws a waiting message. If Receipt.Attempt is 0, it was never passed
+	// to a sink and never will be; otherwise an earlier attempt may have delivered it.
+	// ErrTooLate: it is being delivered or is already settled (see Receipt.State).
+	// ErrNotFound, ErrAmbiguous as in Get.
 	Cancel(ctx context.Context, ref Ref) (Receipt, error)
 
-	// Reschedule changes when a waiting message is due; errors as for Cancel.
-	// The number of attempts stays.
+	// Reschedule changes when a waiting message is due; errors as for Cancel. It keeps
+	// the number of attempts.
 	Reschedule(ctx context.Context, ref Ref, when When) (Receipt, error)
 
-	// Redrive makes a dead letter due at once, with no attempts spent and no
-	// expiry. ErrTooLate: it is stored but not dead. Otherwise as Cancel.
+	// Redrive makes a dead letter due at once, with no attempts spent and no expiry.
+	// ErrTooLate: the message is stored but not dead. Other errors as for Cancel.
 	Redrive(ctx context.Context, ref Ref) (Receipt, error)
 
 	// Discard removes a dead letter permanently; errors as for Redrive.
 	Discard(ctx context.Context, ref Ref) (Receipt, error)
 
-	// Serve takes part in the delivery of one sink: it runs work in a goroutine
-	// of its own for each bucket that this instance comes to own. The context
-	// of work ends when the bucket is wanted back; its cause is then
-	// ErrLeaseLost if another instance may own the bucket already, and
-	// anything else if there is time to settle what is in flight. Serve returns
-	// when ctx has ended, every work has returned and every bucket has been
-	// handed over. A work that returns an error is run again while the bucket
-	// is owned. What an owner that is gone, or a work that has failed, left in
-	// flight was cut off: it spends that attempt, with the reason "crashed", and
-	// comes again with CutOff. See attempts.go for what else an attempt costs.
+	// Serve acquires leases on buckets of one sink and calls work for each bucket that
+	// this instance owns, in a separate goroutine. The context of work ends when the
+	// bucket has to be released. Its cause is ErrLeaseLost if another instance may own
+	// the bucket already; with any other cause there is time to settle what is in
+	// flight. Serve returns when ctx has ended, every work has returned and every
+	// bucket has been handed over. If work returns an error, it is called again while
+	// the bucket is owned. Messages that a lost owner or a failed work left in flight
+	// were cut off: they spend that attempt, with the reason "crashed", and are taken
+	// again with CutOff set. attempts.go lists when else an attempt is spent.
 	Serve(ctx context.Context, sink string, work func(ctx context.Context, b Bucket) error) error
 
-	// Close releases what the store holds. Call it after every Serve returned.
+	// Close releases the store's resources. Call it after every Serve has returned.
 	Close() error
 }
 
-// Bucket is one owned shard of one sink's timer. Its methods are called by one
-// goroutine, the owner's. Each may return ErrLeaseLost, after which the
-// bucket is useless, and then did nothing.
+// Bucket is one owned shard of one sink's timer. Its methods are called from one
+// goroutine, that of work. Each may return ErrLeaseLost; it then has done nothing, and
+// the Bucket must not be used any more.
 type Bucket interface {
-	// Take reads up to max (1 to MaxTake) due messages in the order in which
-	// they leave. They are in flight until the next Settle, which must come
-	// before the next Take; until then Cancel answers ErrTooLate for them.
-	// Nothing is removed.
+	// Take returns up to max (1 to MaxTake) due messages in the order of delivery. They
+	// are in flight until the next Settle, which must be called before the next Take;
+	// until then Cancel returns ErrTooLate for them. Take removes nothing.
 	Take(ctx context.Context, max int) (Batch, error)
 
-	// Settle reports what became of the messages in flight. Those without an
-	// Outcome go back untouched. After an error, other than ErrLeaseLost, some
-	// may be settled: the same call is to be repeated until it succeeds. Settling
-	// again does no harm.
+	// Settle records the outcomes of the messages in flight. Messages without an
+	// Outcome are put back unchanged. After an error other than ErrLeaseLost some may
+	// be settled: repeat the same call until it succeeds. Settle is idempotent.
 	Settle(ctx context.Context, outcomes ...Outcome) error
 
-	// Wait blocks until something may be due: the time next has come on the
-	// store's clock (zero is unknown), an earlier message was parked, or a
-	// guard period of seconds is over. It returns an error only when ctx ended.
+	// Wait blocks until a message may be due: the time next has come on the store's
+	// clock (zero is unknown), an earlier message was parked, or a guard period of some
+	// seconds is over. It returns an error only if ctx has ended.
 	Wait(ctx context.Context, next time.Time) error
 
-	// String names the bucket in logs: sink and number.
+	// String returns the bucket's name in logs: sink and number.
 	String() string
 }
 
-// MaxTake bounds how many messages one Take returns and one Settle settles.
+// MaxTake is the maximum number of messages of one Take and one Settle.
 const MaxTake = 500
 
-// Batch is what one Take found.
+// Batch is the result of one Take.
 type Batch struct {
 	Messages []*Message
-	// Now is the store's clock when it looked.
+	// Now is the time of the take on the store's clock.
 	Now time.Time
-	// Local is when that was by the clock of this process, as well as the store
-	// knows, and not later: what is measured from there must not look better than
-	// it is. Zero is unknown.
+	// Local is the same moment on the clock of this process, or somewhat earlier, so
+	// that lateness measured from it is never too small. Zero is unknown.
 	Local time.Time
-	// Next is when the next message is due: not after Now if more is due
+	// Next is when the next message is due: not after Now if more messages are due
 	// already, zero if nothing is parked.
 	Next time.Time
 }
 
-// Outcome is what became of one message in flight.
+// Outcome is the result of the attempt for one message in flight.
 type Outcome struct {
 	ID string
 	// State is Delivered, Retrying, Dead or Expired.
 	State State
-	// After is, for Retrying, how long from now until the message is due again.
+	// After, for Retrying, is how long from now until the message is due again.
 	After time.Duration
-	// Attempts is, but for Delivered, how many attempts have been spent. It is
-	// a total, so that settling twice does no harm.
+	// Attempts is how many attempts have been spent in total; not used for Delivered.
 	Attempts int
-	// Reason is the cause in one word, and Error its text (at most
-	// MaxErrorText bytes are kept); for Retrying, Dead and Expired.
+	// Reason is the cause in one word, and Error its text (at most MaxErrorText bytes
+	// are stored); for Retrying, Dead and Expired.
 	Reason, Error string
 }
 
-// MaxErrorText is how many bytes of an error's text are stored.
+// MaxErrorText is the maximum number of bytes stored of an error's text.
 const MaxErrorText = 512
 
 // Receipt is the store's answer about one message.
@@ -134,57 +128,57 @@ type Receipt struct {
 	Sink      string
 	State     State
 	DeliverAt time.Time
-	// Duplicate: Park found the same message there already, or remembers that
-	// it was settled.
+	// Duplicate reports that Park found the same message stored, or remembered as
+	// settled.
 	Duplicate bool
-	// Attempt is how many attempts have been made so far.
+	// Attempt is the number of attempts made so far.
 	Attempt int
-	// Durability is the level that held when the store answered.
+	// Durability is the level reached when the store answered.
 	Durability string
 	// Err is why Park refused this message; nil if it is parked.
 	Err error
 }
 
-// Entry is a stored message as people look at it.
+// Entry is a stored message with its state, for people to inspect.
 type Entry struct {
-	// Message is never nil. For a settled message that is only remembered it
-	// has the ID and Sink alone; List leaves out bodies.
+	// Message is never nil. For a settled message that is only remembered, it has ID
+	// and Sink only. List omits bodies.
 	Message *Message
 	State   State
-	// Reason and Error are the last failure, if any.
+	// Reason and Error describe the last failure, if any.
 	Reason, Error string
-	// Due is when it will next be tried; for a dead letter, when it died; for a
-	// settled message, when it was settled.
+	// Due is when the message will next be tried; for a dead letter, when it became
+	// one; for a settled message, when it was settled.
 	Due time.Time
-	// BodySize is the length of the body in bytes, also where Message has none.
+	// BodySize is the length of the body in bytes, also if Message has no body.
 	BodySize int
-	// MayHaveBeenSent says that an attempt has been made.
+	// MayHaveBeenSent reports whether an attempt has been made.
 	MayHaveBeenSent bool
 }
 
-// Errors that a Store returns, to be tested with errors.Is.
+// Errors of a Store, for errors.Is.
 var (
 	// ErrNotFound: no such message is stored or remembered.
 	ErrNotFound = errors.New("no such message")
 	// ErrTooLate: the message is being delivered or already settled.
 	ErrTooLate = errors.New("too late")
-	// ErrConflict: the ID is taken by a message with other content.
+	// ErrConflict: the ID is used by a message with other content.
 	ErrConflict = errors.New("id is taken by a message with other content")
 	// ErrCancelled: the ID is that of a message that was cancelled within the
 	// deduplication window. It wraps ErrConflict.
 	ErrCancelled error = &wrapped{"a message with this id was cancelled a short time ago", ErrConflict}
 	// ErrAmbiguous: the ID is stored under two keys, or in two sinks.
 	ErrAmbiguous = errors.New("id names two messages; give the key or the sink")
-	// ErrBadCursor: the cursor of a Query was not made for it; start again.
+	// ErrBadCursor: the cursor was not returned for this Query; start again.
 	ErrBadCursor = errors.New("cursor is not valid for this query")
-	// ErrUnavailable: it was not done, by the store or before it was asked; try again later.
+	// ErrUnavailable: nothing was changed; try again later.
 	ErrUnavailable = errors.New("store unavailable, nothing was changed")
-	// ErrFull: the store did not do it for want of memory or disk. It wraps
-	// ErrUnavailable.
+	// ErrFull: nothing was changed, because the store lacks memory or disk space. It
+	// wraps ErrUnavailable.
 	ErrFull error = &wrapped{"store is full, nothing was changed", ErrUnavailable}
-	// ErrUnknown: the store may or may not have done it; repeat with the same ID.
+	// ErrUnknown: the change may or may not have been made; repeat with the same ID.
 	ErrUnknown = errors.New("outcome unknown; repeating with the same id is safe")
-	// ErrLeaseLost: another instance owns the bucket, or may soon.
+	// ErrLeaseLost: another instance owns the bucket, or may own it soon.
 	ErrLeaseLost = errors.New("lease of the bucket lost")
 )
 

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Totals is what one instance has done for one sink since it started.
+// Totals are the counts of one instance for one sink since it started.
 type Totals struct {
 	Accepted uint64 // parked
-	// Republished are those of Accepted that were delivered before and published
+	// Republished counts those of Accepted that were delivered before and published
 	// again by a consumer.
 	Republished uint64
-	Repeated    uint64 // accepted before: same ID, same content
-	Refused     uint64 // by Accept, for whatever reason
+	Repeated    uint64 // duplicates: same ID, same content
+	Refused     uint64 // by Accept, for any reason
 	Delivered   uint64 // confirmed by the broker and settled
-	Retried     uint64 // sent back for another attempt
+	Retried     uint64 // to be tried again
 	Unknown     uint64 // attempts whose outcome is unknown: possible duplicates
 	Dead        uint64
 	Expired     uint64
-	// Lateness of what the broker confirmed in the last five minutes (whole minutes
-	// leave, so four to five), to within 7 %; zero if it confirmed nothing.
+	// Lateness of the messages confirmed in the last four to five minutes, to within 7
+	// %; zero if there were none.
 	LatenessP50, LatenessP99, LatenessMax time.Duration
 }
 

@@ -111,7 +111,7 @@ func (c *Channel) publishDelayed(ctx context.Context, exchange, key string, imme
 		return false, err
 	}
 	if immediate {
-		return false, client.Invalid("immediate", "can't be asked of a message with a delay")
+		return false, client.Invalid("immediate", "is not supported for a message with a delay")
 	}
 	if _, err := c.bridge.Publish(ctx, m); err != nil {
 		return false, fmt.Errorf("publish to %q with a delay: %w", key, err)

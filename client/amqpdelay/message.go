@@ -34,7 +34,7 @@ func (c *Channel) read(exchange, key string, msg *amqp.Publishing) (m client.Mes
 		return m, false, err
 	}
 	if msg.MessageId != "" && m.ID != msg.MessageId {
-		return m, false, client.Invalid("delaybridge-id", "says other than MessageId")
+		return m, false, client.Invalid("delaybridge-id", "differs from MessageId")
 	}
 	if m.Topic == "" {
 		setRoutingKey(&m, key)
@@ -88,7 +88,7 @@ func (c *Channel) text(h dialect.Header) ([]byte, error) {
 		return append([]byte{}, v...), nil // nil bytes are not void
 	}
 	if !c.asText {
-		return nil, client.Invalid("headers", "have the name %q with a %T: of a message with a delay they are text, or set HeadersAsText", h.Name, h.Value)
+		return nil, client.Invalid("headers", "have the name %q with a %T: headers of a message with a delay must be text; or set HeadersAsText", h.Name, h.Value)
 	}
 	switch v := h.Value.(type) {
 	case time.Time:
@@ -100,5 +100,5 @@ func (c *Channel) text(h dialect.Header) ([]byte, error) {
 	case bool, int, int8, int16, int32, int64, uint8, uint16, uint32:
 		return fmt.Append(nil, v), nil
 	}
-	return nil, client.Invalid("headers", "have the name %q with a %T, which has no text", h.Name, h.Value)
+	return nil, client.Invalid("headers", "have the name %q with a %T, which can't be converted to text", h.Name, h.Value)
 }

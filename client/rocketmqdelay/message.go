@@ -111,7 +111,7 @@ func (i *interceptor) readPart(topic string, p *part) (m client.Message, delayed
 		return m, false, err
 	}
 	if p.flag != 0 {
-		return m, false, client.Invalid("flag", "can't be kept by a message with a delay")
+		return m, false, client.Invalid("flag", "is not supported for a message with a delay")
 	}
 	for _, n := range rest {
 		m.Headers = append(m.Headers, client.Header{Name: headers[n].Name, Value: []byte(p.properties[headers[n].Name])})

@@ -62,7 +62,7 @@ func (o *lease) Settle(_ context.Context, outcomes ...core.Outcome) error {
 	}
 	for _, outcome := range outcomes {
 		if !canSettleAs(outcome.State) {
-			return fmt.Errorf("settle in %s: %q is no outcome", o, outcome.State)
+			return fmt.Errorf("settle in %s: %q is not an outcome", o, outcome.State)
 		}
 	}
 	now := time.Now()

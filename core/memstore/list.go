@@ -32,9 +32,9 @@ type listed struct {
 	record *record
 }
 
-// List implements core.Inspector. Entries with equal due times are in the order
-// of the query's sinks, then of the buckets, then in that in which they leave.
-// Dead letters do not leave: those are in the order of their acceptance.
+// List implements core.Inspector. Entries with equal due times are in the order of the
+// query's sinks, then of the buckets, then of delivery or, for dead letters, of
+// acceptance.
 func (s *Store) List(_ context.Context, query core.Query) (core.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func digest(query core.Query) uint64 {
 	return h.Sum64()
 }
 
-// Stats implements core.Inspector. NextDue is of what is not in flight.
+// Stats implements core.Inspector. NextDue ignores messages in flight.
 func (s *Store) Stats(_ context.Context, sinks ...string) ([]core.SinkStats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

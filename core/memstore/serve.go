@@ -14,8 +14,8 @@ const rerunAfter = time.Second
 // Serve implements core.Store. It owns all buckets of the sink at once; a second
 // Serve of the same sink waits until the first has ended. It returns nil.
 //
-// A work that returns with messages in flight has abandoned them: for the next
-// owner, their attempt was cut off. A panic of work is not caught.
+// If work returns with messages in flight, their attempt was cut off. Serve does not
+// recover a panic of work.
 func (s *Store) Serve(ctx context.Context, sink string, work func(ctx context.Context, b core.Bucket) error) error {
 	s.mu.Lock()
 	served := s.sink(sink)
@@ -44,7 +44,7 @@ func (s *Store) serve(ctx context.Context, b *bucket, work func(ctx context.Cont
 			return
 		}
 		if ctx.Err() == nil {
-			s.log.Warn("bucket failed, will be served again", "bucket", o.String(), "err", err)
+			s.log.Warn("work on bucket failed and is restarted", "bucket", o.String(), "err", err)
 			select {
 			case <-time.After(rerunAfter):
 			case <-ctx.Done():

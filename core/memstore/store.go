@@ -1,7 +1,7 @@
-// Package memstore is a core.Store in memory. It is the readable specification:
-// where the documentation of core.Store leaves a question open, the answer is
-// here, and every other Store behaves the same. It serves tests and trying
-// things out; what it holds ends with the process.
+// Package memstore implements core.Store in memory, for tests and experiments; the
+// messages are lost when the process ends. It is the reference implementation: where
+// the documentation of core.Store leaves a question open, this package answers it, and
+// every other Store behaves the same.
 //
 // One mutex guards everything. A sink has buckets (bucket.go), a bucket has
 // records (record.go), and a record is at one of three places: waiting, in flight
@@ -22,16 +22,16 @@ import (
 
 // Config configures a Store. The zero value works.
 type Config struct {
-	// Buckets is how many buckets each sink has: 1 to core.MaxBuckets, which
-	// also bounds what is asked for; 16 if zero.
+	// Buckets is the number of buckets of each sink; default 16, more than
+	// core.MaxBuckets counts as core.MaxBuckets.
 	Buckets int
-	// DedupeWindow says for each sink how long a settled message is remembered,
-	// so that its ID is not accepted again. A sink that is not in the map has
-	// two minutes; zero is off.
+	// DedupeWindow is, for each sink, how long the ID of a settled message is
+	// remembered and not accepted again. The default of a sink is two minutes; zero is
+	// off.
 	DedupeWindow map[string]time.Duration
-	// Guard is how long Bucket.Wait blocks at most; 5 s if zero.
+	// Guard bounds how long Bucket.Wait blocks; default 5 s.
 	Guard time.Duration
-	// Log is told when a work failed and will be run again; nil discards.
+	// Log receives a line when work has failed and is restarted; nil discards.
 	Log *slog.Logger
 }
 
@@ -41,9 +41,8 @@ const (
 	defaultGuard        = 5 * time.Second
 )
 
-// Store implements core.Store, core.Inspector and core.HealthChecker. Its clock
-// is the process's. Contexts are heeded where a call blocks: in Serve and in
-// Bucket.Wait.
+// Store implements core.Store, core.Inspector and core.HealthChecker. It uses the clock
+// of the process. Only Serve and Bucket.Wait block and observe their context.
 type Store struct {
 	buckets int
 	windows map[string]time.Duration
@@ -62,7 +61,7 @@ type sink struct {
 	turn    chan struct{} // has room for the one Serve that is at work
 }
 
-// New returns an empty store. It starts nothing and needs no Close.
+// New returns an empty store. It starts no goroutine and needs no Close.
 func New(config Config) *Store {
 	s := &Store{
 		buckets: min(max(cmp.Or(config.Buckets, defaultBuckets), 1), core.MaxBuckets),
@@ -95,7 +94,7 @@ func (s *Store) sink(name string) *sink {
 	return made
 }
 
-// Park implements core.Store. It never fails but for core.ErrConflict and
+// Park implements core.Store. Its only errors are core.ErrConflict and
 // core.ErrCancelled.
 func (s *Store) Park(_ context.Context, messages ...*core.Message) []core.Receipt {
 	s.mu.Lock()
@@ -132,7 +131,7 @@ func (s *Store) park(m *core.Message, now time.Time) core.Receipt {
 
 const durability = "memory"
 
-// Durability names the level at which Park accepts.
+// Durability returns the level at which Park accepts.
 func (s *Store) Durability() string { return durability }
 
 // Health implements core.HealthChecker; a store in memory can always work.

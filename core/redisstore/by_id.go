@@ -195,7 +195,7 @@ func (s *Store) change(ctx context.Context, ref core.Ref, script *script, after 
 			return r, err
 		}
 	}
-	return core.Receipt{}, fmt.Errorf("change message: %w: it was changed by others %d times meanwhile", core.ErrUnavailable, moves)
+	return core.Receipt{}, fmt.Errorf("change message: %w: it was changed concurrently %d times", core.ErrUnavailable, moves)
 }
 
 // changeOnce returns errMoved, and has done nothing, if another call or a retry has

@@ -17,11 +17,10 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Config says which Redis holds the messages and how. A zero field means its
-// default, but for Addrs, which is needed.
+// Config configures a Store. A zero field means its default; Addrs is required.
 type Config struct {
-	// Addrs are host:port of one server, of the sentinels (with MasterName), or
-	// of some nodes of a cluster (with Cluster, or when there are several).
+	// Addrs are host:port of one server, of the sentinels (with MasterName), or of some
+	// nodes of a cluster (with Cluster, or if there are several).
 	Addrs      []string
 	MasterName string
 	Cluster    bool
@@ -31,39 +30,38 @@ type Config struct {
 	DB                                 int // not with Cluster
 	TLS                                *tls.Config
 
-	// Prefix begins every key and channel; "delaybridge". Several bridges can
-	// share one Redis under different prefixes.
+	// Prefix is the prefix of every key and channel; default "delaybridge". Several
+	// bridges can share one Redis with different prefixes.
 	Prefix string
-	// Buckets is how many buckets each sink has, up to core.MaxBuckets. It is
-	// recorded at the first start and can't be changed afterwards; zero means
-	// what is recorded, else 16.
+	// Buckets is the number of buckets of each sink, up to core.MaxBuckets. It is
+	// recorded in Redis at the first start and can't be changed afterwards; zero means
+	// the recorded number, else 16.
 	Buckets int
 
-	// Durability is what must hold before a message counts as accepted:
-	// "memory", "replicated", "fsync", or "auto" (default), which is the
-	// strongest that the Redis found can give without waiting for a timer:
-	// fsync with appendfsync always (to be read with CONFIG GET), else
-	// replicated if Replicas are connected, else memory.
+	// Durability is the level that a message must reach to be accepted: "memory",
+	// "replicated", "fsync", or "auto" (default). "auto" is the strongest level that
+	// Redis reaches without waiting for a timer: fsync if CONFIG GET returns
+	// appendfsync always, else replicated if Replicas are connected, else memory.
 	Durability string
-	// Replicas is how many replicas must have a message at level replicated; 1.
+	// Replicas is how many replicas must have a message at level replicated; default 1.
 	Replicas int
-	// DurabilityTimeout is how long to wait for replicas or disk; 2 s.
+	// DurabilityTimeout bounds the wait for replicas or disk; default 2 s.
 	DurabilityTimeout time.Duration
-	// AllowVolatile lets the store start on a Redis without AOF.
+	// AllowVolatile allows a Redis without an append-only file.
 	AllowVolatile bool
 
-	// Lease is how long a bucket stays with an instance that is not heard
-	// of; 5 s, at least 500 ms. It is renewed three times in that span.
+	// Lease is how long an instance owns a bucket without renewing its lease; default 5
+	// s, at least 500 ms. It is renewed three times in that time.
 	Lease time.Duration
-	// Guard is after how long a wake-up that was lost is noticed at the latest; 5 s.
+	// Guard bounds how long a lost wake-up can delay a take; default 5 s.
 	Guard time.Duration
-	// Instance names this process among the others; host name, process id and
+	// Instance is the unique name of this process; default host name, process id and
 	// random characters.
 	Instance string
 
 	// DedupeWindow is how long the id of a settled message is remembered if the
-	// producer chose it; 2 min, negative is not at all. DedupeWindows sets it
-	// for single sinks, where zero is not at all.
+	// producer chose it; default 2 min, negative is not at all. DedupeWindows sets it
+	// for single sinks; zero there is not at all.
 	DedupeWindow  time.Duration
 	DedupeWindows map[string]time.Duration
 
@@ -90,11 +88,11 @@ const (
 	longestRemember = 7 * 24 * time.Hour
 )
 
-// Check reports what is wrong with c, without opening anything.
+// Check returns an error if c is invalid. It opens nothing.
 func (c Config) Check() error {
 	switch {
 	case len(c.Addrs) == 0:
-		return errors.New("no address of a Redis is given")
+		return errors.New("no Redis address is set")
 	case c.DB != 0 && c.isCluster():
 		return fmt.Errorf("db is %d, but a cluster has only db 0", c.DB)
 	case c.Cluster && c.MasterName != "":

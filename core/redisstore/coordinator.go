@@ -104,7 +104,7 @@ func (v *sinkServer) heard(err error) {
 		v.warn("heartbeat failed", v.sink, "err", err)
 	case was && !v.silent:
 		if v.silentSinks.Add(-1) == 0 {
-			v.config.Log.Info("heartbeats get through again")
+			v.config.Log.Info("heartbeat works again")
 		}
 	}
 }

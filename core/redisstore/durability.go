@@ -49,7 +49,7 @@ func (c Config) choose(f health) (durability, error) {
 // taken to be as it was. Replicas count with each answer.
 func (d durability) broken(f health) error {
 	if d.level == DurabilityFsync && (!f.aof || f.lazy && !d.waitAOF) {
-		return errors.New("unsafe Redis: durability fsync is promised, and appendonly or appendfsync was changed while running: " +
+		return errors.New("unsafe Redis: durability is fsync, but appendonly or appendfsync was changed while running:  " +
 			"set appendonly yes and appendfsync always, or restart the bridge with another level")
 	}
 	return nil

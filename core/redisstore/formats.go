@@ -44,21 +44,21 @@ type formats struct {
 	met   atomic.Int64            // the newest of a record, of those that can't be read here
 }
 
-// Formats is which formats are stored under a prefix, and who knows them.
+// Formats lists the record formats that are stored under a prefix, and the formats that
+// each instance reads and writes.
 type Formats struct {
-	Writes  int // what is written now
-	Newest  int // the newest that was ever written; some of it may still be there
-	Pin     int // what is written is not newer; 0: no bound
+	Writes  int // the format written now
+	Newest  int // the newest format ever written; such records may still be stored
+	Pin     int // upper bound of Writes; 0 is no bound
 	Buckets int
-	// Instances are those that announced themselves in the last half minute, which
-	// those do that accept or deliver.
+	// Instances are those that accepted or delivered in the last half minute.
 	Instances []InstanceFormats
 
 	able  bool // this instance can write what is written
 	heard time.Time
 }
 
-// InstanceFormats is what one instance announced.
+// InstanceFormats are the formats that one instance supports.
 type InstanceFormats struct {
 	Instance       string
 	Oldest, Newest int // that it reads
@@ -76,7 +76,7 @@ func (s *Store) agreeOnFormat(ctx context.Context) (buckets int, err error) {
 	case !f.able:
 		return 0, s.tooOld(f)
 	case s.config.Buckets != 0 && f.Buckets != s.config.Buckets:
-		return 0, fmt.Errorf("what is stored under prefix %q has %d buckets a sink, and the configuration says %d: "+
+		return 0, fmt.Errorf("the data under prefix %q has %d buckets per sink, but the configuration has %d:  "+
 			"set buckets to %d, or use another prefix", s.config.Prefix, f.Buckets, s.config.Buckets, f.Buckets)
 	case f.Buckets < 1 || f.Buckets > core.MaxBuckets:
 		return 0, fmt.Errorf("%s says that there are %d buckets: it is damaged", s.keys.meta(), f.Buckets)
@@ -85,9 +85,9 @@ func (s *Store) agreeOnFormat(ctx context.Context) (buckets int, err error) {
 }
 
 func (s *Store) tooOld(f *Formats) error {
-	return fmt.Errorf("what is stored under prefix %q has format %d, and this version writes formats %d to %d: "+
+	return fmt.Errorf("the data under prefix %q has format %d, but this version writes formats %d to %d:  "+
 		"run the version that wrote it, or, to go back to this one, run `delaybridge store format --pin %d` and leave one "+
-		"instance of the newer version running until what it has stored is drained",
+		"instance of the newer version running until its messages are drained",
 		s.config.Prefix, f.Writes, oldestFormat, s.config.newest, s.config.newest)
 }
 
@@ -99,7 +99,7 @@ func (s *Store) announceFormats(ctx context.Context, client redis.UniversalClien
 	}
 	f.heard = time.Now()
 	if before := s.formats.seen.Swap(f); before != nil && before.Writes != f.Writes {
-		s.config.Log.Info("another format is written from now on", "format", f.Writes, "before", before.Writes)
+		s.config.Log.Info("format of new records changed", "format", f.Writes, "before", before.Writes)
 	}
 	return f, nil
 }
@@ -179,7 +179,7 @@ func (s *Store) formatCall(ctx context.Context, client redis.UniversalClient, in
 		err = errReply
 	}
 	if err != nil {
-		return nil, fault("read format of what is stored", err)
+		return nil, fault("read stored format", err)
 	}
 	f := &Formats{able: number(reply[0]) == 1, Writes: int(number(reply[1])), Newest: int(number(reply[2])),
 		Pin: int(number(reply[3])), Buckets: int(number(reply[4]))}
@@ -230,9 +230,8 @@ func (f *Formats) reads(instance string) (newest int, known bool) {
 	return 0, false
 }
 
-// ReadFormats reports which formats are stored under c.Prefix, and who knows them. It
-// opens no store, so that an instance which could not start can ask, too. Without
-// anything stored, it is an error.
+// ReadFormats returns the Formats stored under c.Prefix. It opens no store, and so also
+// works if Open fails. It returns an error if nothing is stored.
 func ReadFormats(ctx context.Context, c Config) (Formats, error) {
 	s, err := c.admin()
 	if err != nil {
@@ -249,9 +248,9 @@ func ReadFormats(ctx context.Context, c Config) (Formats, error) {
 	return *f, nil
 }
 
-// PinFormat has nothing newer than format written from now on, until it is pinned
-// elsewhere; 0 ends that. Instances hear of it within 5 s while they accept or deliver,
-// and say so: see Formats. What is stored already stays as it is.
+// PinFormat sets the newest format to write; 0 removes the bound. Instances that accept
+// or deliver apply it within 5 s, and report it in Formats. It does not change stored
+// records.
 func PinFormat(ctx context.Context, c Config, format int) error {
 	if format < 0 {
 		return errors.New("format must not be negative")

@@ -52,7 +52,7 @@ func (s *Store) inspect(ctx context.Context) (health, error) {
 		err = one(ctx, s.client)
 	}
 	if err != nil {
-		return health{}, fault("ask Redis at "+strings.Join(s.config.Addrs, ", "), err)
+		return health{}, fault("query Redis at "+strings.Join(s.config.Addrs, ", "), err)
 	}
 	return all, nil
 }

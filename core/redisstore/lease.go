@@ -13,7 +13,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-var errStopping = errors.New("bucket is wanted back")
+var errStopping = errors.New("bucket has to be released")
 
 // leaseRequest asks for the lease of one bucket.
 type leaseRequest struct {
@@ -59,7 +59,7 @@ func (l *loop) sendLeaseRequests(ctx context.Context, requests []*leaseRequest) 
 func (v *sinkServer) answered(c *leaseRequest) {
 	delete(v.requested, c.number)
 	if owned, err := c.Int(); err != nil {
-		v.warnOf(c.number, "request for the lease failed", err)
+		v.warnOf(c.number, "lease request failed", err)
 	} else if owned == 1 {
 		v.enter(c)
 	}
@@ -100,13 +100,13 @@ func (v *sinkServer) hold(ctx context.Context, t *lease) {
 			t.cancel(core.ErrLeaseLost)
 		}
 		if errors.Is(err, errNewer) {
-			v.log.Warn("bucket is left to an instance of a newer version", "bucket", t.bucket.number, "err", err)
+			v.log.Warn("bucket left to an instance of a newer version", "bucket", t.bucket.number, "err", err)
 			t.cancel(errStopping)
 		}
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		v.warnOf(t.bucket.number, "work on bucket failed and is run again", err)
+		v.warnOf(t.bucket.number, "work on bucket failed and is restarted", err)
 		select {
 		case <-time.After(workPause):
 		case <-ctx.Done():

@@ -108,7 +108,7 @@ func (l *loop) probe(ctx context.Context, now time.Time) {
 		return
 	}
 	if s.probed = now; s.missing {
-		l.config.Log.Warn("subscription does not answer and is begun again")
+		l.config.Log.Warn("subscription does not respond and is restarted")
 		l.background.Go(s.close)
 		*s = subscription{probed: now}
 		l.listen(ctx)

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// LogClient sends what the Redis client library logs by itself to log, at level
-// debug: each fault also reaches us as an error. The library has one logger for
-// the whole process, so a program calls this once, before Open.
+// LogClient redirects the log of the Redis client library to log, at level debug; its
+// faults are also returned as errors. The library has one logger for the whole process:
+// call LogClient once, before Open.
 func LogClient(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
 
 type clientLog struct{ log *slog.Logger }

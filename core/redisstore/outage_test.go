@@ -79,7 +79,7 @@ func TestOutageIsAFewLines(t *testing.T) {
 	until(t, "all is lost", func() bool { return owned() == 0 })
 	redis.Start()
 	until(t, "all is owned again", func() bool { return owned() == sinks*16 })
-	until(t, "the log knows", func() bool { return logged.of("heartbeats get through again") > 0 })
+	until(t, "the log knows", func() bool { return logged.of("heartbeat works again") > 0 })
 
 	logged.mu.Lock()
 	defer logged.mu.Unlock()
@@ -89,7 +89,7 @@ func TestOutageIsAFewLines(t *testing.T) {
 			t.Errorf("%d lines in %s, want at most %d: %s", n, time.Since(began), most, text)
 		}
 	}
-	if n := logged.texts["heartbeats get through again"]; n > 2 { // one, unless Redis is slow to come back
+	if n := logged.texts["heartbeat works again"]; n > 2 { // one, unless Redis is slow to come back
 		t.Errorf("the log says %d times that Redis answers again", n)
 	}
 	t.Logf("%s: %v", time.Since(began), logged.texts)

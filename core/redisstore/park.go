@@ -53,11 +53,10 @@ type parkCall struct {
 	done    chan struct{}
 }
 
-// Park implements core.Store. The messages of one key that are given in one call, or
-// in calls that follow each other, are stored in that order. If ctx ends, what was not
-// sent yet has core.ErrUnavailable; Park waits for the rest, which takes a bounded time.
-// While Redis is unsafe, as after a change of its eviction policy, all have
-// core.ErrUnavailable.
+// Park implements core.Store. Messages of one key are stored in the order of the call
+// and of successive calls. If ctx ends, messages not yet sent have core.ErrUnavailable;
+// Park waits for the rest, for a bounded time. While Redis is unsafe, for example after
+// a change of its eviction policy, all messages have core.ErrUnavailable.
 func (s *Store) Park(ctx context.Context, messages ...*core.Message) []core.Receipt {
 	if len(messages) == 0 {
 		return nil
@@ -106,7 +105,7 @@ func (p *pending) refuse(err error) {
 
 // errQueueFull reports how many bytes wait for a server that does not keep up.
 func errQueueFull(size int) error {
-	return fmt.Errorf("park: %w: %d MiB of messages wait for Redis already", core.ErrUnavailable, size>>20)
+	return fmt.Errorf("park: %w: %d MiB of messages already wait for Redis", core.ErrUnavailable, size>>20)
 }
 
 // parkBatch is what leaves for one server together: one call of park.lua for each

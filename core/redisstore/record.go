@@ -62,7 +62,7 @@ func inFormat(payload []byte, format int) []byte {
 // core.ErrConflict if not, and core.ErrUnavailable if that can't be told here.
 func sameContent(record, payload string, newest int) error {
 	if err := newer(record, newest); err != nil {
-		return fmt.Errorf("park: compare with what has this id: %w: %w", core.ErrUnavailable, err)
+		return fmt.Errorf("park: compare with the message that has this id: %w: %w", core.ErrUnavailable, err)
 	}
 	var stored, sent core.Message
 	before, ok := cutTail(record, &stored)

@@ -38,7 +38,7 @@ func (l *loop) newSinkServer(sink string, work func(context.Context, core.Bucket
 		done: make(chan struct{}), log: l.config.Log.With("sink", sink, "instance", l.config.Instance)}
 }
 
-// Serve implements core.Store. A sink is served once at a time.
+// Serve implements core.Store. A sink can't be served twice at the same time.
 func (s *Store) Serve(ctx context.Context, sink string, work func(context.Context, core.Bucket) error) error {
 	l, err := s.join()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) Serve(ctx context.Context, sink string, work func(context.Contex
 	inner := context.WithoutCancel(ctx)
 	l.post(func() { taken <- !l.enter(inner, v) })
 	if <-taken {
-		return fmt.Errorf("serve: sink %s is served already", sink)
+		return fmt.Errorf("serve: sink %s is already being served", sink)
 	}
 	<-ctx.Done()
 	l.post(v.leave)
@@ -129,7 +129,7 @@ func (v *sinkServer) turn(now time.Time) {
 		return
 	}
 	for ; v.lost > 0; v.lost-- {
-		v.warn("leases of buckets were lost, as they were not renewed in time; what was being delivered is delivered again", v.sink)
+		v.warn("leases of buckets lost because they were not renewed in time; messages in flight are delivered again", v.sink)
 	}
 	v.beat()
 }

@@ -1,12 +1,11 @@
 // Package redisstore is a core.Store on Redis 6.2 or later: one server, one
 // behind Sentinel, or a cluster.
 //
-// Every sink has a fixed number of buckets, and each bucket is a handful of
-// keys in one slot: lua/bucket.lua names them. Everything that changes a bucket
-// is one script, and each script reads Redis's clock itself; no clock of this
-// process decides anything. A bucket has at most one owner at a time, a row in
-// Redis with a random token that take and settle check, so an instance that was
-// paused and replaced does nothing when it wakes.
+// Every sink has a fixed number of buckets. The keys of a bucket are in one slot;
+// lua/bucket.lua lists them. Every change of a bucket is one script, which reads the
+// clock of Redis; the clock of this process decides nothing. A bucket has at most one
+// owner at a time: a row in Redis with a random token, which take and settle check. So
+// an instance that was paused and replaced can't change the bucket when it resumes.
 package redisstore
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Store keeps messages in Redis. Make one with Open; safe for concurrent use.
+// Store keeps messages in Redis. Create it with Open. It is safe for concurrent use.
 type Store struct {
 	config  Config
 	client  redis.UniversalClient
@@ -58,11 +57,10 @@ var (
 	_ core.HealthChecker = (*Store)(nil)
 )
 
-// Open connects to Redis and makes sure that it is fit: that it may not evict
-// what is parked, that it writes to disk (unless AllowVolatile), that it can
-// give the durability asked for, that this version can write the format that is
-// written there, and that the number of buckets is the same. Every error says what
-// to do about it.
+// Open connects to Redis and checks that Redis does not evict parked messages, that it
+// has an append-only file (unless AllowVolatile), that it can reach the configured
+// durability, that this version can write the stored format, and that the number of
+// buckets is the recorded one. Every error names the fix.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("configuration of the Redis store: %w", err)
@@ -88,7 +86,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	if s.config.Durability == DurabilityAuto && health.aof && !health.always && !health.lazy {
-		s.config.Log.Warn("appendfsync can't be read, as CONFIG GET is refused, so durability auto does not choose fsync: " +
+		s.config.Log.Warn("appendfsync can't be read because CONFIG GET is refused, so durability auto does not choose fsync:  " +
 			"allow config|get to the user of Redis, or name the level")
 	}
 	if s.durable, err = s.config.choose(health); err != nil {
@@ -102,8 +100,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	return s.scripts.load(ctx, s.client)
 }
 
-// Close tells the others that this instance has gone, for which it waits a second
-// at most, and lets go of Redis. Every Serve must have returned.
+// Close announces to the other instances that this one has stopped, for at most a
+// second, and closes the connections. Every Serve must have returned.
 func (s *Store) Close() error {
 	s.summary.Flush()
 	s.withdraw()
@@ -113,7 +111,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Durability is the level at which Park answers: memory, replicated or fsync.
+// Durability returns the level at which Park accepts: memory, replicated or fsync.
 func (s *Store) Durability() string { return s.durable.level }
 
 // Health asks every server for a sign of life and whether it has become unsafe. What it
