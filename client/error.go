@@ -11,7 +11,7 @@ import (
 // Errors for errors.Is; the package documentation describes how to handle each.
 var (
 	ErrInvalid      = errors.New("delaybridge: the request is invalid")
-	ErrConflict     = errors.New("delaybridge: the ID is taken by other content")
+	ErrConflict     = errors.New("delaybridge: the ID is used by a message with other content")
 	ErrNotFound     = errors.New("delaybridge: no such message")
 	ErrTooLate      = errors.New("delaybridge: too late")
 	ErrAmbiguous    = errors.New("delaybridge: the ID names two messages")

@@ -248,7 +248,7 @@ func TestErrorText(t *testing.T) {
 	}{
 		"no answer": {errReset, "ask http://bridge: read: reset; it may have been done anyway"},
 		"no bridge": {errRefused, "ask http://bridge: dial: refused"},
-		"a proxy":   {"502 text/html - <p>", "ask http://bridge: it answered 502 Bad Gateway and not as delaybridge does; it may have been done anyway"},
+		"a proxy":   {"502 text/html - <p>", "ask http://bridge: the answer 502 Bad Gateway is not delaybridge's; it may have been done anyway"},
 		"its own":   {problemText(503, "-", "store_full", "false"), "d [store_full]"},
 	}
 	for name, test := range tests {

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNoInspector is returned if the store can't list or count its messages.
-var ErrNoInspector = errors.New("the store can't list what it holds")
+var ErrNoInspector = errors.New("the store can't list its messages")
 
 // List returns one page of entries; see Inspector.List. No Query.Sinks means all sinks.
 // It returns an *InvalidError for an invalid query, such as one that names a sink or a

@@ -163,7 +163,7 @@ var (
 	// ErrTooLate: the message is being delivered or already settled.
 	ErrTooLate = errors.New("too late")
 	// ErrConflict: the ID is used by a message with other content.
-	ErrConflict = errors.New("id is taken by a message with other content")
+	ErrConflict = errors.New("id is used by a message with other content")
 	// ErrCancelled: the ID is that of a message that was cancelled within the
 	// deduplication window. It wraps ErrConflict.
 	ErrCancelled error = &wrapped{"a message with this id was cancelled a short time ago", ErrConflict}

@@ -223,7 +223,7 @@ func TestLeaseThatCannotBeRenewedEndsByOurOwnClock(t *testing.T) {
 	for n := range 3 {
 		v.turn(time.Now().Add(time.Duration(n) * time.Hour))
 	}
-	if n := strings.Count(logged.String(), "leases of buckets were lost"); n != 1 {
+	if n := strings.Count(logged.String(), "leases of buckets lost"); n != 1 {
 		t.Errorf("logged %d times that the bucket was lost:\n%s", n, logged.String())
 	}
 }

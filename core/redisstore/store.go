@@ -114,8 +114,8 @@ func (s *Store) Close() error {
 // Durability returns the level at which Park accepts: memory, replicated or fsync.
 func (s *Store) Durability() string { return s.durable.level }
 
-// Health asks every server for a sign of life and whether it has become unsafe. What it
-// finds holds for Park, too.
+// Health returns an error if a server does not respond or has become unsafe. The result
+// also applies to Park.
 func (s *Store) Health(ctx context.Context) error {
 	found, err := s.inspect(ctx)
 	if err != nil {

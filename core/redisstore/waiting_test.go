@@ -188,7 +188,7 @@ func TestParkRefusesWhatNobodyWaitsFor(t *testing.T) {
 	for range 1000 {
 		callers.Go(func() {
 			m := &core.Message{Sink: "orders", Topic: "t", Body: make([]byte, 10<<10), Generated: true}
-			if r := s.Park(ctx, m)[0]; errors.Is(r.Err, core.ErrUnavailable) && strings.Contains(r.Err.Error(), "wait for Redis already") {
+			if r := s.Park(ctx, m)[0]; errors.Is(r.Err, core.ErrUnavailable) && strings.Contains(r.Err.Error(), "already wait for Redis") {
 				select {
 				case refused <- r.Err:
 				default:

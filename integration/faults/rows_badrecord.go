@@ -72,7 +72,7 @@ func badRecords() [][]kafka.Header {
 	return [][]kafka.Header{nil, {delay}, {past}}
 }
 
-var leftOut = regexp.MustCompile(`msg="record (left out), as it can't be parked`)
+var leftOut = regexp.MustCompile(`msg="record (skipped), because it can't be parked`)
 
 func (r *run) meetBadRecord() {
 	time.Sleep(2 * time.Second)

@@ -87,7 +87,7 @@ func (r *run) inNewFormat() (n int) {
 	return n
 }
 
-var metNewer = regexp.MustCompile(`records of a newer format are due and no instance reads them.* format=(\d+)`)
+var metNewer = regexp.MustCompile(`records of a newer format are due and wait, because no instance reads them.* format=(\d+)`)
 
 // awaitMet waits for an old bridge to meet what it can't read.
 func (r *run) awaitMet() {

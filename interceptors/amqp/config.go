@@ -96,7 +96,7 @@ func (c *config) setProperties(s *settings) error {
 		return core.Invalidf("properties", "must be amqp, headers or none")
 	}
 	if s.properties != propertiesAMQP && len(c.Exchanges) > 0 {
-		return core.Invalidf("properties", "must be amqp with exchanges, as only an AMQP sink can publish to one")
+		return core.Invalidf("properties", "must be amqp with exchanges, because only an AMQP sink can publish to one")
 	}
 	switch c.XDelayCompat {
 	case "", "negate":
@@ -113,11 +113,11 @@ func (c *config) checkReject(s *settings) error {
 	case s.rejectQueue != "" && s.rejectExchange != "":
 		return core.Invalidf("reject_queue", "can't be used together with reject_exchange")
 	case s.reads(s.rejectQueue):
-		return core.Invalidf("reject_queue", "is read by this source, so that rejected messages would come back")
+		return core.Invalidf("reject_queue", "is read by this source: rejected messages would be read again")
 	}
 	for _, e := range s.exchanges {
 		if s.rejectExchange == e.name {
-			return core.Invalidf("reject_exchange", "is read by this source, so that rejected messages would come back")
+			return core.Invalidf("reject_exchange", "is read by this source: rejected messages would be read again")
 		}
 	}
 	if err := amqp.CheckShort("reject_queue", s.rejectQueue); err != nil {

@@ -36,7 +36,7 @@ type exchange struct {
 
 func (c *config) checkSources(s *settings) error {
 	if len(c.Queues) == 0 && len(c.Exchanges) == 0 {
-		return core.Invalidf("queues", "is missing, and so is exchanges: name at least one to read from")
+		return core.Invalidf("queues", "is missing; set it or exchanges")
 	}
 	for n, name := range c.Queues {
 		if err := c.checkQueue(fmt.Sprintf("queues[%d]", n), name, slices.Contains(c.Queues[:n], name)); err != nil {
@@ -70,7 +70,7 @@ func (c *config) addExchange(s *settings, field string, e *exchangeConfig) error
 	case e.To == "":
 		return core.Invalidf(field+".to", "is missing: name the exchange that messages go to when they are due")
 	case made.kind == amqp091.ExchangeDirect:
-		return core.Invalidf(field+".type", "can't be direct, as there is no way to get all that is published to such an exchange")
+		return core.Invalidf(field+".type", "can't be direct, because a queue can't receive all messages of such an exchange")
 	case made.kind != amqp091.ExchangeFanout && made.kind != amqp091.ExchangeTopic && made.kind != amqp091.ExchangeHeaders:
 		return core.Invalidf(field+".type", "must be fanout, topic or headers")
 	case slices.ContainsFunc(s.exchanges, func(other exchange) bool { return other.name == e.Name }):
@@ -89,7 +89,7 @@ func (c *config) addExchange(s *settings, field string, e *exchangeConfig) error
 // are the broker's own.
 func (c *config) checkTarget(field, name string) error {
 	if isOneOf(name, source.Denied()) && !isOneOf(name, c.AllowTopics) {
-		return core.Invalidf(field, "belongs to the broker itself; allow_topics can allow it")
+		return core.Invalidf(field, "is reserved for the broker; allow_topics can allow it")
 	}
 	for _, e := range c.Exchanges {
 		if e.Name == name && !c.AllowLoop {

@@ -17,7 +17,7 @@ import (
 const maxFieldDepth = 16
 
 var (
-	errFieldType = errors.New("has a value of a type that is not known")
+	errFieldType = errors.New("has a value of an unknown type")
 	errFieldDeep = errors.New("has tables or lists that nest too deep")
 )
 

@@ -39,7 +39,7 @@ func (s *queueReader) item(d *amqp091.Delivery) source.Item {
 
 func (in *incoming) read() error {
 	if isUnreadable(in.Delivery) {
-		return core.Invalidf("headers", "can't be read: they nest too deep, are too many, or have a type that is not known")
+		return core.Invalidf("headers", "can't be read: they nest too deep, are too many, or have an unknown type")
 	}
 	in.headers = make([]dialect.Header, 0, len(in.Headers))
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
@@ -60,7 +60,7 @@ func (in *incoming) read() error {
 		return core.Invalidf("message_id", "is missing, and the source is set to require_message_id")
 	}
 	if in.UserId != "" && !in.settings.dropUserID {
-		return core.Invalidf("user_id", "can't be passed on, as the broker takes it from the one who logged in with it only; drop_user_id in the settings of the source can leave it out")
+		return core.Invalidf("user_id", "can't be passed on, because the broker accepts it only from that user; set drop_user_id of the source to leave it out")
 	}
 	kinds, err := in.setHeaders(rest)
 	if err != nil {

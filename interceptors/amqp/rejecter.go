@@ -156,7 +156,7 @@ func (r *rejecter) publish(ctx context.Context, queue string, batch []amqp091.De
 	select { // a return comes before the confirm of its message
 	case back, ok := <-r.returns:
 		if ok {
-			return fmt.Errorf("no queue gets it: %s (%d)", back.ReplyText, back.ReplyCode)
+			return fmt.Errorf("it reaches no queue: %s (%d)", back.ReplyText, back.ReplyCode)
 		}
 		return amqp091.ErrClosed
 	default:

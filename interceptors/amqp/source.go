@@ -11,7 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
-// Source takes messages from RabbitMQ queues. Make it with New; Run is its
+// Source reads messages from RabbitMQ queues. Create it with New; Run is the Run of its
 // core.Input.
 type Source struct {
 	name     string
@@ -22,10 +22,10 @@ type Source struct {
 	log      *slog.Logger
 }
 
-// New makes a Source of that name from its configuration in JSON, see the
-// package documentation. The name is part of the messages' IDs: instances that
-// share the work have the same. Nothing is dialled. A fault in the configuration
-// is a *core.InvalidError. A nil log discards.
+// New returns a Source with this name and configuration in JSON; see the package
+// documentation. The name is part of the messages' IDs: instances that read the same
+// queues must have the same name. New opens no connection. It returns a
+// *core.InvalidError if the configuration is invalid. A nil log discards.
 func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logger) (*Source, error) {
 	if err := core.CheckSinkName(name); err != nil {
 		return nil, core.Invalidf("name", "%s", err.Reason)
@@ -78,9 +78,9 @@ func (i *Source) addQueues(c source.Config, in *core.Interceptor) error {
 func checkNoQueues(c source.Config) error {
 	switch {
 	case c.Topic != "":
-		return core.Invalidf("topic", "is of use with queues only: what comes from exchanges keeps its routing key")
+		return core.Invalidf("topic", "applies to queues only: messages from exchanges keep their routing key")
 	case c.TrimSuffix != "":
-		return core.Invalidf("trim_suffix", "is of use with queues only: what comes from exchanges keeps its routing key")
+		return core.Invalidf("trim_suffix", "applies to queues only: messages from exchanges keep their routing key")
 	}
 	return nil
 }
@@ -102,10 +102,10 @@ func (i *Source) addExchanges(c source.Config, in *core.Interceptor) error {
 	return nil
 }
 
-// Run reads until ctx ends, then lets what is being parked finish, acknowledges
-// it and leaves the rest to the broker. While the broker or the store can't be
-// reached it retries. Its error is a *source.RefusedError: going on would lose
-// that message. It may be run again when it has returned.
+// Run reads until ctx ends, then waits for messages being parked and acknowledges them;
+// the broker keeps the rest. While the broker or the store can't be reached, it
+// retries. It returns a *source.RefusedError for a message that can't be parked if
+// on_bad_record is stop. Run may be called again after it has returned.
 func (i *Source) Run(ctx context.Context) error {
 	defer i.parker.Flush()
 	ctx, end := context.WithCancelCause(ctx)
@@ -131,9 +131,8 @@ func (i *Source) Run(ctx context.Context) error {
 	return nil
 }
 
-// Report returns what has been done so far. Lag counts the messages that the
-// queues had ready when they were last asked, some seconds ago at most; -1 if
-// none has answered.
+// Report returns the counts so far. Lag is the number of ready messages in the queues,
+// at most some seconds old; -1 if it is unknown.
 func (i *Source) Report() source.Report {
 	r := i.parker.Report()
 	for _, s := range i.sources {

@@ -9,30 +9,29 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Found is what Read has found out besides what it wrote into the message.
+// Found is the result of Read, in addition to the fields that it sets in the message.
 type Found struct {
-	// Tagged says that a time or a delay was given, be it one that has passed.
+	// Tagged reports whether a header has a time or a delay, even one that has passed.
 	Tagged bool
-	// Over says that a header marks a delay that is over, and that no other
-	// gives a time: the message is due at once. Tagged is then false.
+	// Over reports whether a header marks a delay that is over, and no other header has
+	// a time: the message is due at once. Tagged is then false.
 	Over bool
-	// Rest are the indices of the headers that are the message's own, in order.
-	// All others are about scheduling and must not be passed on.
+	// Rest are the indices of the message's own headers, in order. All others are about
+	// scheduling and must not be passed on.
 	Rest []int
-	// Delivery are the indices of the headers that delivery has added to a message
-	// that a consumer publishes again (see core.Message.Hop), and of nothing else.
+	// Delivery are the indices of the headers that delivery has added to a message that
+	// a consumer publishes again (see core.Message.Hop).
 	Delivery []int
 }
 
-// Read sets those fields of m that the headers name, of DeliverAt, Delay,
-// ExpiresAt, TTL, ID, Sink, Topic, Key, Priority and Hop, and leaves the others as
-// they are; m should come without times. Values may share memory with the
-// headers'.
+// Read sets the fields DeliverAt, Delay, ExpiresAt, TTL, ID, Sink, Topic, Key, Priority
+// and Hop of m for which there are headers, and leaves the others unchanged; the times
+// of m should be zero. Values may share memory with the headers.
 //
-// The error is a *core.InvalidError, whose Field is mostly the header, and m is
-// then of no use: a value of the wrong type or form, a header that is there
-// twice, two that disagree, a time together with a delay, or a wish that can't
-// be met. Whether the values are within bounds is for Accept to say.
+// Read returns a *core.InvalidError for a value of the wrong type or form, a repeated
+// header, two headers that disagree, a time together with a delay, or an unsupported
+// request. Its Field is mostly the header; m must not be used then. Accept checks the
+// bounds of the values.
 func (s *Set) Read(m *core.Message, headers []Header) (Found, error) {
 	found := Found{Rest: make([]int, 0, len(headers))}
 	r := reading{m: m}
@@ -47,7 +46,7 @@ func (s *Set) Read(m *core.Message, headers []Header) (Found, error) {
 		}
 		row := s.row(h.Name)
 		if row == nil && s.native && core.IsReservedHeader(h.Name) {
-			return found, core.Invalidf("headers", "have the name %s, which is not one of ours", quote(h.Name))
+			return found, core.Invalidf("headers", "have the name %s, which is not a known delaybridge header", quote(h.Name))
 		}
 		if row == nil || row.keep {
 			found.Rest = append(found.Rest, n)
@@ -106,7 +105,7 @@ func (r *reading) header(row *row, raw any) error {
 		r.set(row.field, v)
 		return nil
 	case !v.none && !r.agrees(row.field, v):
-		return core.Invalidf(row.header, "says other than %s", r.by[row.field].header)
+		return core.Invalidf(row.header, "disagrees with %s", r.by[row.field].header)
 	}
 	r.others = append(r.others, row)
 	return nil
@@ -202,7 +201,7 @@ func (r *reading) agrees(f field, v value) bool {
 func (r *reading) finish() error {
 	if r.by[ttlOnceDue] != nil {
 		if r.by[deliverAt] == nil {
-			return core.Invalidf(r.by[ttlOnceDue].header, "needs a time of delivery besides")
+			return core.Invalidf(r.by[ttlOnceDue].header, "needs a delivery time")
 		}
 		if other := firstOf(r.by[ttl], r.by[expiresAt]); other != nil {
 			return together(r.by[ttlOnceDue], other)

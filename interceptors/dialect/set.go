@@ -8,31 +8,28 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Header is one header as a listener heard it.
+// Header is one header as a listener or source received it.
 type Header struct {
 	Name string
-	// Value is text as []byte, *[]byte (which costs no allocation) or string; a
-	// number as any of Go's integers and floats; a time.Time; a bool; nil for
-	// null; or whatever else the protocol knows, which is refused where it would
-	// have to mean something.
+	// Value is text as []byte, *[]byte (which needs no allocation) or string; a number
+	// as any of Go's integers and floats; a time.Time; a bool; nil for null; or any
+	// other type of the protocol, which is refused in a header about scheduling.
 	Value any
 }
 
-// Set is the dialects that a listener understands. It never changes, and is safe
-// for concurrent use.
+// Set is a set of enabled dialects. It is immutable and safe for concurrent use.
 type Set struct {
 	names  []string
 	rows   map[string]*row // by folded name
 	native bool
 }
 
-// Native is the dialect of our own headers.
+// Native is the dialect of delaybridge's own headers.
 const Native = "native"
 
-// New returns the Set of the dialects with these names, for which see the
-// package documentation. It may be empty: then no header means anything. An
-// unknown name, or one that appears twice, is a *core.InvalidError, whose
-// Field is "dialects".
+// New returns the Set of the dialects with these names; see the package documentation.
+// An empty Set knows no header. New returns a *core.InvalidError with the Field
+// "dialects" for an unknown or repeated name.
 func New(names ...string) (*Set, error) {
 	s := &Set{names: slices.Clone(names), rows: make(map[string]*row)}
 	for n, name := range names {
@@ -65,12 +62,11 @@ func Names() []string {
 	return names
 }
 
-// Names returns what New was given.
+// Names returns the names of the dialects in the Set.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
-// Knows reports whether a header of this name is about scheduling, so that Read
-// acts on it. A listener for which it costs something to make Headers may leave out
-// those that Read does not know.
+// Knows reports whether a header of this name is about scheduling, so that Read uses
+// it. To save work, a listener may omit Headers that Read does not know.
 func (s *Set) Knows(name string) bool {
 	return s.row(name) != nil || s.native && core.IsReservedHeader(name) || core.DeliveryHeader(name) != ""
 }

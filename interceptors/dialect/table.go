@@ -65,7 +65,7 @@ var table = [...]row{
 	{"nats", "Nats-Schedule", deliverAt, parseAt, false},
 	{"nats", "Nats-Schedule-Target", topic, parseName, false},
 	{"nats", "Nats-Schedule-TTL", ttlOnceDue, parseNATSTTL, false},
-	{"nats", "Nats-Schedule-Source", nothing, refuse("is not supported: give the message its body"), false},
+	{"nats", "Nats-Schedule-Source", nothing, refuse("is not supported: send the body in the message"), false},
 	{"nats", "Nats-Schedule-Rollup", nothing, refuse("is not supported"), false},
 	{"nats", "Nats-Schedule-Time-Zone", nothing, refuse("is not supported: the time in Nats-Schedule has an offset"), false},
 	{"nats", "Nats-Msg-Id", id, parseName, false},

@@ -36,19 +36,19 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 	}
 	if s.flood.Spend(remoteOf(ctx), time.Now()) {
 		return nil, statusOf(apierror.Error{Code: apierror.Unauthorized,
-			Detail: "send metadata authorization: Bearer <token> with a token that is in force"}, nothingDone)
+			Detail: "send metadata authorization: Bearer <token> with a valid token"}, nothingDone)
 	}
 	return nil, statusOf(apierror.Error{Code: apierror.TooMany,
-		Detail: "too many calls without a good token from this address"}, nothingDone)
+		Detail: "too many calls without a valid token from this address"}, nothingDone)
 }
 
 // busy reports why no more is taken at present; nil: it is.
 func (s *Server) busy(ctx context.Context) error {
-	detail := "there are as many connections as are allowed"
+	detail := "the limit of connections is reached"
 	if p, ok := peer.FromContext(ctx); ok {
 		info, _ := p.AuthInfo.(peerInfo)
 		if info.conn == nil || info.conn.Admitted() {
-			detail = "the requests that are not answered are as large together as they may be"
+			detail = "the unanswered requests together have reached the limit of their size"
 			if !s.traffic.isSpent() {
 				return nil
 			}
@@ -83,7 +83,7 @@ func remoteOf(ctx context.Context) string {
 func (s *Server) surviveUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
 	defer s.survive(info.FullMethod, &err)
 	if ctx.Err() != nil {
-		return nil, statusOf(apierror.Error{Code: apierror.Timeout, Detail: "the call was over before it was begun"}, nothingDone)
+		return nil, statusOf(apierror.Error{Code: apierror.Timeout, Detail: "the call ended before it was handled"}, nothingDone)
 	}
 	return handle(ctx, request)
 }
@@ -98,6 +98,6 @@ func (s *Server) survive(method string, err *error) {
 	if cause == nil {
 		return
 	}
-	s.config.Log.Error("call failed by a panic", "method", method, "err", cause, "stack", string(debug.Stack()))
-	*err = statusOf(apierror.Error{Code: apierror.Internal, Detail: "the bridge failed at this call; its log tells more"}, outcomeUnknown)
+	s.config.Log.Error("call failed with a panic", "method", method, "err", cause, "stack", string(debug.Stack()))
+	*err = statusOf(apierror.Error{Code: apierror.Internal, Detail: "the bridge failed to handle this call; its log has the details"}, outcomeUnknown)
 }

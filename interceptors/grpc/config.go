@@ -14,41 +14,42 @@ import (
 // Config configures a Server. The zero value works; a zero field means its
 // default.
 type Config struct {
-	Listen string // host:port; 127.0.0.1:7421
-	// Insecure allows to listen beyond loopback without tokens.
+	Listen string // host:port; default 127.0.0.1:7421
+	// Insecure allows addresses other than loopback without tokens.
 	Insecure bool
-	// Tokens are the bearer tokens, of which calls must show one in the metadata
-	// "authorization"; none means that no token is needed, which is for loopback
-	// only. Entries are as auth.HashTokens takes them. Only hashes are kept.
+	// Tokens are the bearer tokens, of which calls must present one in the metadata
+	// "authorization"; without tokens none is needed, which is allowed on loopback
+	// only. auth.HashTokens defines the form of the entries. Only hashes are kept.
 	Tokens []string
 	// TLSCert and TLSKey are the paths of PEM files; both or neither.
 	TLSCert, TLSKey string
-	// Reflection lets tools ask for the API's description.
+	// Reflection enables the reflection service.
 	Reflection bool
 
-	MaxBatch int // messages in one request; 500
-	// MaxBatchBytes bounds a request, decompressed; 4 MiB. It is never less than
-	// one message within core.Limits needs.
+	MaxBatch int // messages in one request; default 500
+	// MaxBatchBytes bounds a request, decompressed; default 4 MiB. It is never less
+	// than one message within core.Limits needs.
 	MaxBatchBytes    int
-	MaxMetadataBytes int // of one call: names, values and 32 for each; 8 KiB
-	MaxStreams       int // calls under way on one connection; 100
-	// MaxConnections is how many are open at once; 1024. A few more are taken, for
-	// health checks.
+	MaxMetadataBytes int // of one call: names, values and 32 for each; default 8 KiB
+	MaxStreams       int // concurrent calls on one connection; default 100
+	// MaxConnections bounds the open connections; default 1024. A few more are
+	// accepted, for health checks.
 	MaxConnections int
-	// MaxUnansweredBytes bounds the requests of all calls together, from when they
-	// arrive until they are answered; 128 MiB. A compressed one counts as what
-	// it may become, MaxBatchBytes at most. In memory they take about four times that at most. It is never
-	// less than one request needs.
+	// MaxUnansweredBytes bounds all unanswered requests together; default 128 MiB. A
+	// compressed request counts with its possible decompressed size, at most MaxBatchBytes.
+	// They need up to about four times as much memory. It is never less than one request
+	// needs.
 	MaxUnansweredBytes int64
 
-	// KeepaliveMin is how often a client may ping. One that does more often is
-	// cut off; 10 s.
+	// KeepaliveMin is the minimum interval between pings of a client; default 10 s. A
+	// client that pings more often is cut off.
 	KeepaliveMin time.Duration
-	// ConnectionAge is after which a client is asked to connect again, which
-	// spreads clients over instances; 30 min. Streams end by themselves then, so
-	// that no call is cut off.
+	// ConnectionAge is the age of a connection at which the client is asked to
+	// reconnect, to balance clients over instances; default 30 min. The bridge then
+	// ends its streams, so that no call is cut off.
 	ConnectionAge time.Duration
-	// StopTimeout is how long calls may continue after Run's context has ended; 10 s.
+	// StopTimeout bounds how long calls may continue after Run's context has ended;
+	// default 10 s.
 	StopTimeout time.Duration
 
 	Log *slog.Logger // nil discards

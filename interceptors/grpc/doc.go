@@ -1,13 +1,12 @@
-// Package grpclistener is the way in over gRPC: it decodes calls, calls
-// core.Interceptor and encodes what that answers. (It is not named grpc, so
-// that it can stand beside the library.) The API is in
-// proto/delaybridge/v1/bridge.proto, its Go code in bridgev1.
+// Package grpclistener serves the gRPC API: it decodes calls, calls core.Interceptor
+// and encodes the results. (It is not named grpc, to avoid a conflict with the
+// library.) The API is in proto/delaybridge/v1/bridge.proto, its Go code in bridgev1.
 //
-// A result without an error means that a message is stored; so does the status
-// OK of a Publish of one message. What a call that failed has left behind is
-// told by "stored" or "changed" in the metadata of the status's ErrorInfo:
-// "false" or "unknown". No status from the bridge, or one without ErrorInfo,
-// leaves it open; sending the same again with the same id is safe.
+// A result without an error means that a message is stored; so does the status OK of a
+// Publish of one message. The ErrorInfo of a failed call has "stored" or "changed" in
+// its metadata, with the value "false" or "unknown". Without a status from the bridge,
+// or without ErrorInfo, the outcome is unknown; sending the same again with the same id
+// is safe.
 //
 // # Statuses
 //
@@ -25,17 +24,16 @@
 //	UNKNOWN              outcome_unknown
 //	INTERNAL             internal
 //
-// Two requests are refused by the library before this package is asked, without
-// details, and end a stream at once: RESOURCE_EXHAUSTED for one that is larger
-// than the limit, also after gzip, and INTERNAL for what is not the protobuf that
-// is asked for, such as a string that is not UTF-8, and for a ListRequest over
-// 64 KiB. They are not stored.
+// The library itself refuses some requests, without details, and ends a stream at once:
+// RESOURCE_EXHAUSTED for a request larger than the limit, also after gzip, and INTERNAL
+// for an invalid protobuf message, such as a string that is not UTF-8, and for a
+// ListRequest over 64 KiB. They are not stored.
 //
 // # Streams
 //
-// PublishStream has at most one call of Accept under way. What arrives meanwhile
-// waits, up to MaxBatch messages or MaxBatchBytes, and goes into the next one
-// together; then the stream is no longer read, so that flow control stops the
-// client. It ends by itself after ConnectionAge and at shutdown, when all that
-// was read has been answered.
+// PublishStream makes one call of Accept at a time. Messages that arrive meanwhile, up
+// to MaxBatch messages or MaxBatchBytes, are accepted together in the next call; beyond
+// that the stream is not read, so that flow control stops the client. The bridge ends
+// the stream after ConnectionAge and at shutdown, when every message that it has read
+// is answered.
 package grpclistener

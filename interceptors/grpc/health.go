@@ -85,7 +85,7 @@ func (h *health) Watch(request *healthv1.HealthCheckRequest, stream grpc.ServerS
 			}
 			return status.Error(codes.Unavailable, "the bridge is stopping")
 		case <-ctx.Done():
-			return status.Error(codes.Unavailable, "the watch has ended; begin another")
+			return status.Error(codes.Unavailable, "the watch has ended; start another")
 		}
 	}
 }

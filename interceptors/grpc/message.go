@@ -65,7 +65,7 @@ func checkPairs(p *bridgev1.Message) error {
 func checkWhen(delay *durationpb.Duration, deliverAt *timestamppb.Timestamp) error {
 	switch {
 	case delay == nil && deliverAt == nil:
-		return core.Invalidf("deliver_at", "is missing, and so is delay; give one of the two")
+		return core.Invalidf("deliver_at", "is missing; set it or delay")
 	case delay != nil && deliverAt != nil:
 		return core.Invalidf("deliver_at", "can't be used together with delay")
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
-// Server serves the gRPC API. Make it with New; Run is its core.Input.
+// Server serves the gRPC API. Create it with New; Run is the Run of its core.Input.
 type Server struct {
 	config   Config
 	tokens   auth.Tokens
@@ -36,9 +36,9 @@ type Server struct {
 	listener net.Listener
 }
 
-// New checks the configuration, reads the certificate if there is one, and
-// opens nothing. An error says what to change; one that is about a single key
-// of the configuration is a *core.InvalidError.
+// New checks the configuration, reads the certificate if there is one, and returns a
+// Server. It does not listen yet. An error about a single key of the configuration is a
+// *core.InvalidError.
 func New(config Config, in *core.Interceptor) (*Server, error) {
 	config = config.withDefaults(in.Limits())
 	if err := config.check(); err != nil {
@@ -107,8 +107,8 @@ func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 	}
 }
 
-// SetTokens exchanges the tokens, in the form of Config.Tokens. Calls that
-// begin after it returns need one of the new ones. On error the old ones stay.
+// SetTokens replaces the tokens, in the form of Config.Tokens. Calls that begin after
+// it returns need one of the new tokens. On error the old tokens stay valid.
 func (s *Server) SetTokens(entries []string) error {
 	hashes, err := auth.HashTokens(entries)
 	if err != nil {
@@ -130,15 +130,14 @@ func (s *Server) Listen() (net.Addr, error) {
 	}
 	s.listener = listener.Limit(inner, s.config.MaxConnections, s.config.Log)
 	if !listener.Loopback(s.config.Listen) && !s.tls {
-		s.config.Log.Warn("gRPC is open to the network without TLS: tokens and messages can be read on the way", "listen", s.config.Listen)
+		s.config.Log.Warn("gRPC is open to the network without TLS: tokens and messages are sent in plain text", "listen", s.config.Listen)
 	}
 	return inner.Addr(), nil
 }
 
-// Run serves, after Listen if that was not called, until ctx ends; then it
-// takes no new calls and returns when those under way are answered and the
-// streams have ended. Those that outlive StopTimeout are cut off, which is an
-// error. Run it once.
+// Run serves until ctx ends, after Listen if that was not called. It then accepts no
+// new calls and returns when the calls in progress are answered and the streams have
+// ended. After StopTimeout they are cut off, and Run returns an error. Call Run once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		if _, err := s.Listen(); err != nil {

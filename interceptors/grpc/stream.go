@@ -22,7 +22,7 @@ func (b *bridge) PublishStream(stream publishStream) error {
 	// The reader ends when this has returned and with it the stream's context.
 	age := time.NewTimer(b.config.ConnectionAge)
 	defer age.Stop()
-	stopped := statusOf(apierror.Error{Code: apierror.Unavailable, Detail: "the stream has ended; go on with another. What has no response was not stored"}, nothingDone)
+	stopped := statusOf(apierror.Error{Code: apierror.Unavailable, Detail: "the stream has ended; continue with another. Messages without a response were not stored"}, nothingDone)
 	for {
 		requests, err := in.take(b.stopping, age.C, stopped)
 		switch {

@@ -52,7 +52,7 @@ func read(w http.ResponseWriter, r *http.Request, buffer *bytes.Buffer, limit in
 		return tooLarge(limit)
 	}
 	if errors.Is(err, errSpent) {
-		return busy(r, "the requests that are not answered are as large together as they may be")
+		return busy(r, "the unanswered requests together have reached the limit of their size")
 	}
 	p := newProblem(codeMalformed, "the body ended early")
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {

@@ -34,7 +34,7 @@ func busy(r *http.Request, detail string) error {
 	return p
 }
 
-var errSpent = errors.New("more bytes of requests than are allowed")
+var errSpent = errors.New("more bytes of requests than allowed")
 
 // countedBody is the body of a request, counted until that is answered.
 type countedBody struct {

@@ -15,43 +15,45 @@ import (
 // Config configures a Server. The zero value works; a zero field means its
 // default.
 type Config struct {
-	Listen string // host:port; 127.0.0.1:7420
-	// Insecure allows to listen beyond loopback without tokens. /readyz tells.
+	Listen string // host:port; default 127.0.0.1:7420
+	// Insecure allows addresses other than loopback without tokens. /readyz then
+	// answers with details to anyone.
 	Insecure bool
-	// Tokens are the bearer tokens, of which requests must show one; none means
-	// that no token is needed, which is for loopback only. An entry is the
-	// token itself, of at least auth.MinTokenLen printable ASCII characters, or
-	// "sha256:" and the hash of one in hex. Only hashes are kept.
+	// Tokens are the bearer tokens, of which requests must present one; without tokens
+	// none is needed, which is allowed on loopback only. An entry is the token itself,
+	// of at least auth.MinTokenLen printable ASCII characters, or "sha256:" and the
+	// hash of one in hex. Only hashes are kept.
 	Tokens []string
 	// TLSCert and TLSKey are the paths of PEM files; both or neither.
 	TLSCert, TLSKey string
 
-	// MaxRequestBytes bounds the JSON of one message. Its default follows from
-	// Limits.MaxBody so that base64 fits: 1.4 times that and 64 KiB.
+	// MaxRequestBytes bounds the JSON of one message. Its default is 1.4 times
+	// Limits.MaxBody plus 64 KiB, enough for base64.
 	MaxRequestBytes int64
-	MaxBatchBytes   int64 // of one batch; 4 MiB
-	MaxBatch        int   // messages in one batch; 500
-	// MaxConnections is how many are open at once; 2048. A few more are taken, for
-	// /livez and /readyz.
+	MaxBatchBytes   int64 // of one batch; default 4 MiB
+	MaxBatch        int   // messages in one batch; default 500
+	// MaxConnections bounds the open connections; default 2048. A few more are
+	// accepted, for /livez and /readyz.
 	MaxConnections int
-	// MaxUnansweredBytes bounds the bodies of all requests together, from when they
-	// arrive until the request is answered; 128 MiB. In memory they take about three
-	// times that at most. It is never less than one request needs.
+	// MaxUnansweredBytes bounds the bodies of all unanswered requests together; default
+	// 128 MiB. They need up to about three times as much memory. It is never less than
+	// one request needs.
 	MaxUnansweredBytes int64
 
 	ReadHeaderTimeout time.Duration // 5 s
-	ReadTimeout       time.Duration // of a whole request; 30 s
-	WriteTimeout      time.Duration // from the end of the head to that of the answer; 60 s
-	IdleTimeout       time.Duration // between two requests; 60 s
-	// StopTimeout is how long requests may continue after Run's context has ended; 10 s.
+	ReadTimeout       time.Duration // of a whole request; default 30 s
+	WriteTimeout      time.Duration // from the end of the head to the end of the answer; default 60 s
+	IdleTimeout       time.Duration // between two requests; default 60 s
+	// StopTimeout bounds how long requests may continue after Run's context has ended;
+	// default 10 s.
 	StopTimeout time.Duration
 
-	// Dialects are those of package dialect whose request headers a raw body may
-	// come with, besides the native ones; none.
+	// Dialects are the dialects of request headers that /v1/publish accepts in addition
+	// to the native one; see package dialect. The default is none.
 	Dialects []string
 
-	// Sources reports on the ways in that read from a broker, for stats and readiness; nil: there
-	// are none.
+	// Sources returns the reports of the sources, for stats and readiness; nil if there are
+	// none.
 	Sources func() []SourceReport
 
 	Log *slog.Logger // nil discards

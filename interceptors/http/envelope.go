@@ -76,7 +76,7 @@ func (e *envelope) decode() error {
 func (e *envelope) member(name []byte) error {
 	f := fieldOf(name)
 	if f&e.allowed == 0 {
-		return core.Invalidf(plain(string(name), maxEcho), "is not a member that is known here")
+		return core.Invalidf(plain(string(name), maxEcho), "is not a known member")
 	}
 	if e.seen&f != 0 {
 		return core.Invalidf(f.String(), "appears twice")
@@ -127,7 +127,7 @@ func (e *envelope) read(f field) (err error) {
 // checkPairs holds what can't be given together, or must be given.
 func (e *envelope) checkPairs() error {
 	if e.given&whenFields == 0 {
-		return core.Invalidf("deliver_at", "is missing, and so is delay; give one of the two")
+		return core.Invalidf("deliver_at", "is missing; set it or delay")
 	}
 	for _, pair := range [...][2]field{{fieldDelay, fieldDeliverAt}, {fieldTTL, fieldExpiresAt},
 		{fieldKey, fieldKeyBase64}, {fieldBody, fieldBodyBase64}} {

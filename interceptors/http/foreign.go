@@ -13,7 +13,7 @@ import (
 // always there, and read by the listener itself.
 func foreignDialects(names []string) (*dialect.Set, error) {
 	if slices.Contains(names, dialect.Native) {
-		return nil, core.Invalidf("dialects", "have native, which is always understood; leave it out")
+		return nil, core.Invalidf("dialects", "have native, which is always enabled; leave it out")
 	}
 	return dialect.New(names...)
 }
@@ -80,12 +80,12 @@ func (p *published) adopt(wish *core.Message, found dialect.Found) error {
 			continue
 		}
 		if p.given&one.not != 0 {
-			return core.Invalidf(one.as.String(), "is given by a header of ours and by one of another dialect")
+			return core.Invalidf(one.as.String(), "is set by a native header and by one of another dialect")
 		}
 		p.given |= one.as
 	}
 	if wish.Topic != "" && wish.Topic != p.message.Topic || wish.Sink != "" && wish.Sink != p.message.Sink {
-		return core.Invalidf("topic", "is another in a header than in the path")
+		return core.Invalidf("topic", "differs between header and path")
 	}
 	return nil
 }

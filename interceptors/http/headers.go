@@ -37,7 +37,7 @@ func (e *envelope) headerObject() (headers []core.Header, err error) {
 		name := string(raw)
 		for _, h := range headers {
 			if h.Name == name {
-				return core.Invalidf("headers", "have the name %s twice; give an array of its values", echo(name))
+				return core.Invalidf("headers", "have the name %s twice; use an array of its values", echo(name))
 			}
 		}
 		one := func() error {
@@ -110,7 +110,7 @@ func (e *envelope) headerText() ([]byte, error) {
 	}
 	value, err := e.str()
 	if err == nil && bytes.ContainsAny(value, "\r\n\x00") {
-		err = core.Invalidf("headers", "have a value with CR, LF or NUL; give it as value_base64")
+		err = core.Invalidf("headers", "have a value with CR, LF or NUL; use value_base64")
 	}
 	return value, err
 }

@@ -47,7 +47,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, status, answer)
 }
 
-const reasonForStrangers = "messages can't be accepted; the log tells why, and so does this request with a token"
+const reasonForStrangers = "messages can't be accepted; the log has the reason, and so has the answer to a request with a token"
 
 // troubledSources returns names and states only: strangers may ask.
 func (s *Server) troubledSources() map[string]string {

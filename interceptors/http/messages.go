@@ -99,7 +99,7 @@ func queryOf(r *http.Request, repeated []string, names ...string) (url.Values, e
 	for name, values := range query {
 		switch repeats := slices.Contains(repeated, name); {
 		case !repeats && !slices.Contains(names, name):
-			return nil, core.Invalidf(plain(name, maxEcho), "is not a parameter that is known here")
+			return nil, core.Invalidf(plain(name, maxEcho), "is not a known parameter")
 		case len(values) > 1 && !repeats:
 			return nil, core.Invalidf(name, "appears twice")
 		}

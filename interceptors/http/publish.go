@@ -105,7 +105,7 @@ func (p *published) reserved(lower string, values []string) error {
 	}
 	f := fieldOf([]byte(strings.ReplaceAll(name[len(core.HeaderPrefix):], "-", "_")))
 	if f&publishFields == 0 {
-		return core.Invalidf(plain(lower, maxEcho), "is not a header that is known here")
+		return core.Invalidf(plain(lower, maxEcho), "is not a known header")
 	}
 	if p.given&f != 0 || len(values) != 1 {
 		return core.Invalidf(name, "appears twice")

@@ -81,7 +81,7 @@ func (s *Server) serve(w http.ResponseWriter, given *http.Request) {
 	if isSpare(r) { // is free again for the next who asks for health
 		header["Connection"] = headerClose
 		if !open(r.URL.Path) {
-			s.refuse(w, busy(r, "there are as many connections as are allowed"))
+			s.refuse(w, busy(r, "the limit of connections is reached"))
 			return
 		}
 	}
@@ -114,8 +114,8 @@ func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
-	s.config.Log.Error("request failed by a panic", "method", r.Method, "route", r.Pattern, "err", cause, "stack", string(debug.Stack()))
-	p := newProblem(codeInternal, "the bridge failed at this request; its log tells more")
+	s.config.Log.Error("request failed with a panic", "method", r.Method, "route", r.Pattern, "err", cause, "stack", string(debug.Stack()))
+	p := newProblem(codeInternal, "the bridge failed to handle this request; its log has the details")
 	if r.Method == http.MethodPost {
 		p.Stored = outcomeUnknown
 	}
@@ -166,15 +166,15 @@ func (s *Server) authenticate(r *http.Request) error {
 		if s.config.Insecure || localHost(r.Host) {
 			return nil
 		}
-		return newProblem(codeMisdirected, "without tokens, the host must be named localhost or by its address")
+		return newProblem(codeMisdirected, "without tokens, the host must be localhost or an IP address")
 	}
 	if s.hasToken(r) {
 		return nil
 	}
 	if s.flood.Spend(r.RemoteAddr, time.Now()) {
-		return newProblem(codeUnauthorized, "send one header Authorization: Bearer <token> with a token that is in force")
+		return newProblem(codeUnauthorized, "send one header Authorization: Bearer <token> with a valid token")
 	}
-	return newProblem(codeTooMany, "too many requests without a good token from this address")
+	return newProblem(codeTooMany, "too many requests without a valid token from this address")
 }
 
 func (s *Server) hasToken(r *http.Request) bool {

@@ -57,7 +57,7 @@ func (s *scanner) end() error {
 	case err != nil:
 		return s.failed(err)
 	}
-	return s.fail("something follows the value")
+	return s.fail("there is more text after the value")
 }
 
 // peek returns what is next, without reading it; '0' stands for any number.
@@ -75,7 +75,7 @@ func (s *scanner) null() bool {
 // object calls member after each name; that reads the value. The name is valid
 // until then.
 func (s *scanner) object(member func(name []byte) error) error {
-	return s.each('{', '}', "an object must be here", func() error {
+	return s.each('{', '}', "must be an object", func() error {
 		name, err := s.str()
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (s *scanner) object(member func(name []byte) error) error {
 
 // array calls element before each value; that reads it.
 func (s *scanner) array(element func() error) error {
-	return s.each('[', ']', "an array must be here", element)
+	return s.each('[', ']', "must be an array", element)
 }
 
 func (s *scanner) each(begin, end jsontext.Kind, missing string, element func() error) error {
@@ -111,7 +111,7 @@ func (s *scanner) str() ([]byte, error) {
 		return nil, err
 	}
 	if quoted[0] != '"' {
-		return nil, s.fail("a string must be here")
+		return nil, s.fail("must be a string")
 	}
 	if raw := quoted[1 : len(quoted)-1 : len(quoted)-1]; bytes.IndexByte(raw, '\\') < 0 {
 		return raw, nil

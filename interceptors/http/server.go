@@ -15,7 +15,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
-// Server serves the HTTP API. Make it with New; Run is its core.Input.
+// Server serves the HTTP API. Create it with New; Run is the Run of its core.Input.
 type Server struct {
 	config      Config
 	dialects    *dialect.Set
@@ -31,8 +31,8 @@ type Server struct {
 	listener    net.Listener
 }
 
-// New checks the configuration, reads the certificate if there is one, and
-// opens nothing. An error says what to change.
+// New checks the configuration, reads the certificate if there is one, and returns a
+// Server. It does not listen yet.
 func New(config Config, in *core.Interceptor) (*Server, error) {
 	config = config.withDefaults(in.Limits())
 	if err := config.check(); err != nil {
@@ -70,8 +70,8 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	return s, nil
 }
 
-// SetTokens exchanges the tokens, in the form of Config.Tokens. Requests that
-// begin after it returns need one of the new ones. On error the old ones stay.
+// SetTokens replaces the tokens, in the form of Config.Tokens. Requests that begin
+// after it returns need one of the new tokens. On error the old tokens stay valid.
 func (s *Server) SetTokens(entries []string) error {
 	hashes, err := auth.HashTokens(entries)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Server) SetTokens(entries []string) error {
 	return nil
 }
 
-// Handler returns what answers the requests, without a listener.
+// Handler returns the handler of the API.
 func (s *Server) Handler() http.Handler { return s.server.Handler }
 
 // Listen opens the port and returns its address. Connections wait until Run.
@@ -96,15 +96,14 @@ func (s *Server) Listen() (net.Addr, error) {
 	}
 	s.listener = listener.Limit(inner, s.config.MaxConnections, s.config.Log)
 	if !s.config.loopback() && s.server.TLSConfig == nil {
-		s.config.Log.Warn("HTTP is open to the network without TLS: tokens and messages can be read on the way", "listen", s.config.Listen)
+		s.config.Log.Warn("HTTP is open to the network without TLS: tokens and messages are sent in plain text", "listen", s.config.Listen)
 	}
 	return inner.Addr(), nil
 }
 
-// Run serves, after Listen if that was not called, until ctx ends; then it
-// takes no new connections and returns when the requests under way are
-// answered. Those that outlive StopTimeout are cut off, which is an error. Run
-// it once.
+// Run serves until ctx ends, after Listen if that was not called. It then accepts no
+// new connections and returns when the requests in progress are answered. After
+// StopTimeout they are cut off, and Run returns an error. Call Run once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		if _, err := s.Listen(); err != nil {

@@ -43,10 +43,11 @@ type SourceReport struct {
 	Source                                         string
 	Parked, Duplicates, Rejected, Skipped, Retried uint64
 	Lag                                            int64
-	// Trouble is what holds it up, and Since when that began; empty: nothing.
+	// Trouble is why the source is not running, and Since when that began; empty if it
+	// is.
 	Trouble string
 	Since   time.Time
-	Stopped bool // it does not try again
+	Stopped bool // it does not retry
 }
 
 func (r SourceReport) state() string {

@@ -100,7 +100,7 @@ func (c *config) checkTopics(s *settings) error {
 		return nil
 	}
 	if slices.Contains(s.topics, s.rejectTopic) {
-		return core.Invalidf("reject_topic", "is one of topics, so that rejected records would come back")
+		return core.Invalidf("reject_topic", "is one of topics: rejected records would be read again")
 	}
 	return kafkaconn.CheckTopic("reject_topic", s.rejectTopic)
 }

@@ -22,7 +22,7 @@ type conn struct {
 	timeout time.Duration // of the exchange under way
 }
 
-var errUnasked = errors.New("broker sent an answer that was not asked for")
+var errUnasked = errors.New("broker sent an unexpected answer")
 
 // open makes a connection within the dial timeout.
 func (s *settings) open(ctx context.Context, address string) (*conn, error) {

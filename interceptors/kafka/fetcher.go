@@ -26,9 +26,9 @@ type fetcher struct {
 // errUnreadable: there are records that can't be read, and can't be left out.
 var errUnreadable = errors.New("records can't be read")
 
-// errLogLost: the log that was read no longer exists. Where to begin in the one that has
+// errLogLost: the partition's log no longer exists. Where to begin in the one that has
 // taken its place, the group must say.
-var errLogLost = errors.New("the log that was read no longer exists")
+var errLogLost = errors.New("the partition's log no longer exists")
 
 // errEndsBefore is why, if the topic itself may be the same.
 var errEndsBefore = errors.New("it ends at")
@@ -230,7 +230,7 @@ func (f *fetcher) bounds(ctx context.Context) (first, end int64, err error) {
 	answer, err := f.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
 		f.topic: {kafka.FirstOffsetOf(f.number), kafka.LastOffsetOf(f.number)}}})
 	if err != nil {
-		return 0, 0, fmt.Errorf("ask for offsets: %w", err)
+		return 0, 0, fmt.Errorf("get offsets: %w", err)
 	}
 	for _, p := range answer.Topics[f.topic] {
 		if p.Partition == f.number {
@@ -259,7 +259,7 @@ func (f *fetcher) connect(ctx context.Context, offset int64) (int64, error) {
 	case isGone(err):
 		return offset, fmt.Errorf("%w: %w", errLogLost, err)
 	case err != nil:
-		return offset, fmt.Errorf("ask for the topic's ID: %w", err)
+		return offset, fmt.Errorf("get the topic's ID: %w", err)
 	}
 	before := f.of
 	f.of = id
@@ -277,7 +277,7 @@ func (f *fetcher) connect(ctx context.Context, offset int64) (int64, error) {
 func (f *fetcher) leader(ctx context.Context) (address string, err error) {
 	answer, err := f.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{f.topic}})
 	if err != nil {
-		return "", fmt.Errorf("ask for the leader: %w", err)
+		return "", fmt.Errorf("get the leader: %w", err)
 	}
 	for _, t := range answer.Topics {
 		for _, p := range t.Partitions {

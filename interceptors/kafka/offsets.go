@@ -71,7 +71,7 @@ func (s *session) recall(ctx context.Context) positions {
 			trouble.Over()
 			return committed
 		}
-		trouble.Report("can't ask for the group's offsets", err)
+		trouble.Report("can't get the group's offsets", err)
 		source.Sleep(ctx, joinBackoff)
 	}
 	return nil

@@ -39,8 +39,8 @@ func (r *refusing) RoundTrip(_ context.Context, _ net.Addr, request kafka.Reques
 // commits is in its report until it works.
 func TestReportTellsOfGroup(t *testing.T) {
 	for trouble, work := range map[string]func(context.Context, *session){
-		"can't look up the topics":          func(ctx context.Context, s *session) { s.awaitTopics(ctx) },
-		"can't ask for the group's offsets": func(ctx context.Context, s *session) { s.recall(ctx) },
+		"can't look up the topics":      func(ctx context.Context, s *session) { s.awaitTopics(ctx) },
+		"can't get the group's offsets": func(ctx context.Context, s *session) { s.recall(ctx) },
 		"can't commit": func(ctx context.Context, s *session) {
 			s.progress.mark("t", 0, position{})
 			s.commit(ctx)

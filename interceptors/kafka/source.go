@@ -13,7 +13,7 @@ import (
 	"github.com/delaybridge/delaybridge/interceptors/source"
 )
 
-// Source takes messages from Kafka topics. Make it with New; Run is its
+// Source reads messages from Kafka topics. Create it with New; Run is the Run of its
 // core.Input.
 type Source struct {
 	name     string
@@ -26,10 +26,10 @@ type Source struct {
 	assigned                source.Assigned[*partition]
 }
 
-// New makes a Source of that name from its configuration in JSON, see the
-// package documentation. The name is part of the messages' IDs: instances that
-// share the work have the same. Nothing is dialled. A fault in the configuration
-// is a *core.InvalidError. A nil log discards.
+// New returns a Source with this name and configuration in JSON; see the package
+// documentation. The name is part of the messages' IDs: instances of one group must
+// have the same name. New opens no connection. It returns a *core.InvalidError if the
+// configuration is invalid. A nil log discards.
 func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logger) (*Source, error) {
 	if err := core.CheckSinkName(name); err != nil {
 		return nil, core.Invalidf("name", "%s", err.Reason)
@@ -62,11 +62,11 @@ func New(name string, raw json.RawMessage, in *core.Interceptor, log *slog.Logge
 		parker: &source.Parker{In: in, Name: name, Log: log, Skip: skip}}, nil
 }
 
-// Run reads until ctx ends, then lets what is being parked finish, commits and
-// leaves the group. While Kafka or the store can't be reached it retries, and it
-// waits for topics that do not exist yet. Its error is a *source.RefusedError, or
-// reports records that it can't read: then going on would lose them. It may be
-// run again when it has returned.
+// Run reads until ctx ends, then waits for records being parked, commits and leaves the
+// group. While Kafka or the store can't be reached, it retries; it waits for topics
+// that do not exist yet. It returns a *source.RefusedError for a record that can't be
+// parked if on_bad_record is stop, and another error for records that it can't read,
+// instead of skipping them. Run may be called again after it has returned.
 func (i *Source) Run(ctx context.Context) error {
 	defer i.parker.Flush()
 	transport := i.transport()
@@ -111,8 +111,8 @@ const (
 	stopGrace = 12 * time.Second
 )
 
-// Report returns what has been done so far. Lag counts the records beyond what
-// is parked in the partitions that this instance reads; -1 if it reads none.
+// Report returns the counts so far. Lag is the number of records not yet parked in the
+// partitions that this instance reads; -1 if it reads none.
 func (i *Source) Report() source.Report {
 	r := i.parker.Report()
 	r.Lag = i.assigned.Lag()

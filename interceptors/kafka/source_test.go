@@ -90,8 +90,8 @@ func TestRejected(t *testing.T) {
 	wants := []struct{ key, reason, offset string }{
 		{"a", "deliver_at: is missing", "0"},
 		{"b", "can't be used together", "1"},
-		{"c", "belongs to the broker itself", "2"},
-		{"d", "is a source of this source", "3"},
+		{"c", "is reserved for the broker", "2"},
+		{"d", "is read by this source", "3"},
 		{"e", "body: is larger than 262144 bytes", "4"},
 		{"f", "body: is larger than 262144 bytes", "5"},
 		{"g", "deliver_at: is missing", "6"},

@@ -51,11 +51,11 @@ func (u *unpacker) unpack(b *batch, buffer []byte) (unpacked []byte, err error) 
 	case compress.Zstd:
 		unpacked, err = u.zstd.DecodeAll(b.records, buffer)
 	default:
-		return buffer, core.Invalidf("batch", "is compressed in a way that is not known")
+		return buffer, core.Invalidf("batch", "has an unknown compression")
 	}
 	switch {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		err := core.Invalidf("batch", "asks for a window of zstd larger than %d bytes; max_batch_bytes in the settings of the source can allow it", max(u.most, leastWindow))
+		err := core.Invalidf("batch", "needs a zstd window larger than %d bytes; increase max_batch_bytes of the source to allow it", max(u.most, leastWindow))
 		err.TooLarge = true
 		return buffer, err
 	case len(unpacked) > u.most, errors.Is(err, errLarger), errors.Is(err, zstd.ErrDecoderSizeExceeded):

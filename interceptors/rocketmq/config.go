@@ -89,7 +89,7 @@ func (c *config) checkTopics(s *settings) error {
 	case s.rejectTopic == "":
 		return nil
 	case slices.Contains(s.topics, s.rejectTopic):
-		return core.Invalidf("reject_topic", "is one of topics, so that rejected messages would come back")
+		return core.Invalidf("reject_topic", "is one of topics: rejected messages would be read again")
 	case strings.Contains(s.rejectTopic, "%RETRY%") || strings.Contains(s.rejectTopic, "%DLQ%"):
 		return core.Invalidf("reject_topic", "belongs to a consumer group")
 	}

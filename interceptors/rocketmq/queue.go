@@ -133,7 +133,7 @@ func (q *queue) begin(ctx context.Context) (offset int64, ok bool) {
 			return offset, true
 		}
 		if ctx.Err() == nil {
-			q.troubles.Report("can't find where to begin", err)
+			q.troubles.Report("can't find the first offset", err)
 			source.Sleep(ctx, fetchPause)
 		}
 	}
@@ -196,7 +196,7 @@ func (q *queue) pull(ctx context.Context, from int64) (p page, pause time.Durati
 	case rocketmq.CodeOK:
 		p.messages = r.Body
 		if p.next <= from {
-			return p, 0, fmt.Errorf("broker gives messages and no offset after %d", from)
+			return p, 0, fmt.Errorf("broker returned messages but no offset after %d", from)
 		}
 	case rocketmq.CodeOffsetMoved:
 		q.log.Error("messages at this offset no longer exist, continuing at the broker's offset",

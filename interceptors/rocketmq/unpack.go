@@ -24,7 +24,7 @@ const (
 func (r *record) content(most int) ([]byte, error) {
 	switch {
 	case r.flags&flagInner != 0:
-		return nil, core.Invalidf("body", "is a batch of messages, which only consumers of the topic's own kind can read")
+		return nil, core.Invalidf("body", "is a batch, which only consumers of this topic type can read")
 	case r.flags&flagCompressed == 0:
 		return r.body, nil
 	}

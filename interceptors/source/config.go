@@ -40,10 +40,10 @@ func (c *Config) Skips(target string, set bool) (bool, error) {
 	case policy != "" && policy != BadReject && policy != BadStop && policy != BadSkip:
 		return false, core.Invalidf("on_bad_record", "must be reject, stop or skip")
 	case set && (policy == BadStop || policy == BadSkip):
-		return false, core.Invalidf("on_bad_record", "can't be %s together with %s: leave one of the two out", policy, target)
+		return false, core.Invalidf("on_bad_record", "can't be %s together with %s: leave out one of them", policy, target)
 	case !set && (policy == "" || policy == BadReject):
-		return false, core.Invalidf(target, "is missing: say where records go that can't be parked; or set on_bad_record: stop, "+
-			"so that this source stops at the first of them, or on_bad_record: skip, so that they are logged and left out")
+		return false, core.Invalidf(target, "is missing: set a target for records that can't be parked; or set on_bad_record: stop, "+
+			"so that this source stops at the first of them, or on_bad_record: skip, so that they are logged and skipped")
 	}
 	return c.OnBadRecord == BadSkip, nil
 }
@@ -97,11 +97,11 @@ func NewRules(config Config, in *core.Interceptor, dialects []string, sources ..
 func (r *Rules) checkSink(in *core.Interceptor) error {
 	switch known := in.Sinks(); {
 	case r.config.Sink == "" && !r.config.AllowTargetHeaders:
-		return core.Invalidf("sink", "is missing: name the sink that messages go to, or set allow_target_headers: true so that headers can")
+		return core.Invalidf("sink", "is missing: set the sink of the messages, or allow_target_headers: true so that headers can")
 	case r.config.Sink != "" && !slices.Contains(known, r.config.Sink):
 		return core.Invalidf("sink", "no sink has the name %q", core.Shorten(r.config.Sink, 64))
 	case r.config.Topic == "" && !r.config.AllowTargetHeaders:
-		return core.Invalidf("topic", "is missing: name the topic that messages go to, or set allow_target_headers: true so that headers can")
+		return core.Invalidf("topic", "is missing: set the topic of the messages, or allow_target_headers: true so that headers can")
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (r *Rules) setUntagged() error {
 	}
 	switch {
 	case r.config.Untagged != UntaggedDelay && r.config.DefaultDelay != "":
-		return core.Invalidf("default_delay", "is of use with untagged: delay only")
+		return core.Invalidf("default_delay", "applies to untagged: delay only")
 	case r.config.Untagged != UntaggedDelay:
 		return nil
 	case r.config.DefaultDelay == "":
@@ -140,7 +140,7 @@ func (r *Rules) checkDelayFrom() error {
 // setTargets finds out now what would be refused later, message by message.
 func (r *Rules) setTargets() error {
 	if r.config.TrimSuffix != "" && !strings.Contains(r.config.Topic, sourceTopic) {
-		return core.Invalidf("trim_suffix", "is of use with a topic that contains %s only", sourceTopic)
+		return core.Invalidf("trim_suffix", "applies to a topic that contains %s only", sourceTopic)
 	}
 	for _, source := range r.sources {
 		target, err := r.target(source)
@@ -168,7 +168,7 @@ func (r *Rules) target(source string) (string, *core.InvalidError) {
 	}
 	trimmed, ok := strings.CutSuffix(source, r.config.TrimSuffix)
 	if !ok || trimmed == "" {
-		return "", core.Invalidf("topic", "is made of a name that does not end in the trim_suffix %q", core.Shorten(r.config.TrimSuffix, 64))
+		return "", core.Invalidf("topic", "is formed from a name that does not end in the trim_suffix %q", core.Shorten(r.config.TrimSuffix, 64))
 	}
 	return strings.ReplaceAll(r.config.Topic, sourceTopic, trimmed), nil
 }

@@ -149,7 +149,7 @@ func (p *Parker) skip(items []Item, rejected []Rejection, at func(int) string) {
 	for _, r := range rejected {
 		items[r.Index].Done = true
 		p.totals.skipped.Add(1)
-		p.log().Warn("record left out, as it can't be parked and on_bad_record is skip", "source", p.Name, "at", at(r.Index),
+		p.log().Warn("record skipped, because it can't be parked and on_bad_record is skip", "source", p.Name, "at", at(r.Index),
 			"message_id", core.Shorten(items[r.Index].id(), core.MaxIDLen), "err", core.Shorten(r.Reason.Error(), core.MaxErrorText))
 	}
 }
@@ -241,8 +241,8 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 // passOver counts and logs a record that makes no message.
 func (p *Parker) passOver(level slog.Level, why, id string) {
 	p.totals.duplicates.Add(1)
-	if log := p.log().With("source", p.Name); p.summary.First(log, "record was passed over, as "+why, "", id) {
-		log.Log(context.Background(), level, "record was passed over", "message_id", id, "why", why)
+	if log := p.log().With("source", p.Name); p.summary.First(log, "record was skipped, as "+why, "", id) {
+		log.Log(context.Background(), level, "record was skipped", "message_id", id, "why", why)
 	}
 }
 

@@ -68,11 +68,11 @@ func (r *Rules) setTarget(m *core.Message, source string) error {
 func (r *Rules) pick(field, named, standard string) (string, *core.InvalidError) {
 	switch {
 	case named == "" && standard == "":
-		return "", core.Invalidf(field, "is named neither by a header nor in the settings of the source")
+		return "", core.Invalidf(field, "is set neither by a header nor in the settings of the source")
 	case named == "" || named == standard:
 		return standard, nil
 	case !r.config.AllowTargetHeaders:
-		return "", core.Invalidf(field, "is named by a header, which needs allow_target_headers: true in the settings of the source")
+		return "", core.Invalidf(field, "is set by a header, which needs allow_target_headers: true in the settings of the source")
 	}
 	return named, nil
 }
@@ -91,10 +91,10 @@ var denied = [...]string{
 
 func (r *Rules) checkTopic(topic string) *core.InvalidError {
 	if matches(topic, denied[:]) && !matches(topic, r.config.AllowTopics) {
-		return core.Invalidf("topic", "%q belongs to the broker itself; allow_topics in the settings of the source can allow it", core.Shorten(topic, 64))
+		return core.Invalidf("topic", "%q is reserved for the broker; allow_topics of the source can allow it", core.Shorten(topic, 64))
 	}
 	if !r.config.AllowLoop && slices.Contains(r.sources, topic) {
-		return core.Invalidf("topic", "%q is a source of this source, which would be a loop; if the sink is another broker, set allow_loop: true", core.Shorten(topic, 64))
+		return core.Invalidf("topic", "%q is read by this source, which would be a loop; if the sink is another broker, set allow_loop: true", core.Shorten(topic, 64))
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (r *Rules) setTime(m *core.Message, found dialect.Found, sent time.Time) er
 	case r.config.Untagged == UntaggedDelay:
 		m.Delay = r.delay
 	case r.config.Untagged == UntaggedReject:
-		return core.Invalidf("deliver_at", "is missing, and so is a delay; if that is meant, set untagged in the settings of the source")
+		return core.Invalidf("deliver_at", "is missing, and so is a delay; to accept such messages, set untagged of the source")
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		}
 		if _, refused := errors.AsType[*RefusedError](err); refused {
 			s.note(err, true)
-			s.Log.Error("source has stopped, and all else goes on; take the record away, or say where such records go, and start the bridge again",
+			s.Log.Error("source has stopped, everything else continues; remove the record, or set a target for such records, and restart the bridge",
 				"source", s.Name, "err", core.Shorten(err.Error(), 2*core.MaxErrorText))
 			<-ctx.Done()
 			break
@@ -63,7 +63,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			pause = firstRestart
 		}
 		s.note(err, false)
-		s.Log.Error("source has failed and will be started again", "source", s.Name, "in", pause, "err", core.Shorten(err.Error(), 2*core.MaxErrorText))
+		s.Log.Error("source has failed and will be restarted", "source", s.Name, "in", pause, "err", core.Shorten(err.Error(), 2*core.MaxErrorText))
 		Sleep(ctx, pause)
 		s.note(nil, false)
 		pause = min(2*pause, longestRestart)

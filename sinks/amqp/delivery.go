@@ -114,7 +114,7 @@ func (d *delivery) flyApart(ctx context.Context, places []int) error {
 	case d.sink.apartTurn <- struct{}{}:
 		defer func() { <-d.sink.apartTurn }()
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the connection apart: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for the separate connection: %w", context.Cause(ctx))
 	}
 	session, err := d.sink.apart.session(ctx)
 	if err != nil {

@@ -1,40 +1,39 @@
-// Package amqp delivers messages to RabbitMQ, and to other brokers that speak
-// AMQP 0-9-1 with publisher confirms.
+// Package amqp delivers messages to RabbitMQ, and to other brokers that support AMQP
+// 0-9-1 with publisher confirms.
 //
-// The topic of a message is the routing key, and the exchange is that of the
-// settings. With none set, which is the default exchange, the topic is the name
-// of a queue. Every message is published as mandatory and persistent, and
-// counts as delivered when the broker has confirmed it and has not returned it.
-// For that to outlive a broker its queues must be durable, best quorum queues.
+// The topic of a message is the routing key; the exchange is set in the settings.
+// Without one, messages are published to the default exchange, and the topic is the
+// name of a queue. Every message is published as mandatory and persistent, and counts
+// as delivered when the broker has confirmed it and has not returned it. To survive a
+// restart of the broker, the queues must be durable, best quorum queues.
 //
-// The ID becomes message_id, the priority (if above 0) priority, and headers go
-// into the table of headers as long strings, byte for byte, unless the option
-// header_types says otherwise. A table has no order, no
-// repeats and no place for the key: headers that repeat a name are refused when
-// a message is accepted. So are CC and BCC, which RabbitMQ takes as more
-// routing keys. Headers that ask for a delay (x-delay and the like) are left
-// out. A nil header value is a void field, a nil body an empty one.
+// The ID becomes message_id, a priority above 0 becomes priority, and headers become
+// long strings in the header table, byte for byte, unless the option header_types
+// defines other types. A table has no order, and AMQP has no field for the key.
+// Repeated header names are refused when a message is accepted. So are CC and BCC,
+// which RabbitMQ interprets as more routing keys. Headers that request a delay, such as
+// x-delay, are left out. A nil header value is a void field, a nil body an empty one.
 //
 // # Settings
 //
 //	urls              amqp:// or amqps:// URLs of one or more nodes; required. Tried
-//	                  in turn. Percent-encode what is special in user and password
-//	exchange          to publish to; the default exchange
-//	mandatory         true; false lets the broker drop messages that no queue gets
+//	                  in turn. Percent-encode special characters in user and password
+//	exchange          to publish to; default: the default exchange
+//	mandatory         true; false lets the broker drop messages that reach no queue
 //	persistent        true; false keeps messages in the broker's memory only
 //	connections       1
-//	channels          16, on each connection: so many batches are on their way at once
+//	channels          16, on each connection; each sends one batch at a time
 //	max_message_size  the broker's max_message_size in bytes; 16777216, as in
 //	                  RabbitMQ 4. Larger bodies are refused when they are accepted
-//	dial_timeout      for a connection to be made, TLS and login included, and for
+//	dial_timeout      for a connection, TLS and login included, and for
 //	                  a channel to be opened; 3s
-//	write_timeout     for the broker to take what is written; 3s
-//	heartbeat         10s; a silent broker is given up after one and a half of it
+//	write_timeout     for a write to the connection; 3s
+//	heartbeat         10s; the connection is closed if the broker is silent for 1.5 of it
 //	tls               for amqps://: ca, cert and key are files in PEM, server_name
 //	                  replaces the host in the check of the broker's certificate,
 //	                  insecure_skip_verify leaves that check out
 //
-// How long a confirm is waited for is the timeout of the sink.
+// The timeout of the sink bounds the wait for confirms.
 //
 // # Options of a message
 //
@@ -61,22 +60,21 @@
 //
 // # How it works
 //
-// Each Deliver has a channel for itself: it publishes its batch without
-// waiting, then collects the confirms. An exchange that was not used before is
-// tried with one message alone, as RabbitMQ answers a missing or forbidden
-// exchange by closing the channel, which leaves everything on it unknown. If
-// that happens all the same, those that were on the channel go alone the next
-// time, on a connection of their own, so that the culprit is found and hurts
-// nobody else.
+// Each Deliver uses a channel exclusively: it publishes its batch without waiting, then
+// collects the confirms. RabbitMQ closes the channel if an exchange is missing or
+// forbidden, and the outcome of all messages on it is then unknown. So the first
+// message to a new exchange is sent alone. If a channel is closed later, its messages
+// are next sent one at a time on a separate connection, to isolate the message at
+// fault.
 //
 // # Classes of errors
 //
 //	retry          no node can be reached, or the broker refuses the message for now
-//	               (a full queue, a quorum that is not there)
+//	               (a full queue, no quorum)
 //	unknown        published, but the connection ended or time ran out before the
 //	               confirm
-//	permanent      the broker refuses this message; it was alone, to be sure
-//	blocked        login, virtual host or certificate is refused, or the broker holds
-//	               all publishers back for want of memory or disk
-//	topic_blocked  no such exchange, no permission for it, or no queue gets the message
+//	permanent      the broker refuses this message, which was sent alone
+//	blocked        login, virtual host or certificate is refused, or the broker blocks
+//	               all publishers because it lacks memory or disk space
+//	topic_blocked  no such exchange, no permission for it, or the message reaches no queue
 package amqp

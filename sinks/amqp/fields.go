@@ -17,9 +17,9 @@ import (
 const maxFieldDepth = 32
 
 var (
-	errFieldType = errors.New("has a type that is not known")
+	errFieldType = errors.New("has an unknown type")
 	errFieldText = errors.New("is not of its type")
-	errFieldJSON = errors.New("is not JSON of the form that is documented")
+	errFieldJSON = errors.New("is not JSON of the documented form")
 	errFieldDeep = errors.New("nests too deep")
 )
 

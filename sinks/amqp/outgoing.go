@@ -165,13 +165,13 @@ func (o *outgoing) setXDelay(field, text string) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err == nil && n > 0 || text == "" || err != nil && !isNotAbove(text[1:]):
-		return core.Invalidf(field, "must be a number that is not above zero, a whole one, or after one of the letters SxfdD")
+		return core.Invalidf(field, "must be zero or a negative number: a whole number, or one of the letters SxfdD and a number")
 	case err == nil && n >= math.MinInt32:
 		o.xDelay = int32(n)
 	case err == nil:
 		o.xDelay = n
 	case !strings.ContainsAny(text[:1], "SxfdD"):
-		return core.Invalidf(field, "begins with a letter that is none of SxfdD")
+		return core.Invalidf(field, "must begin with one of the letters SxfdD")
 	default:
 		if o.xDelay, err = fieldOf(text[:1], []byte(text[1:])); err != nil {
 			return core.Invalidf(field, "%v", err)
@@ -238,7 +238,7 @@ func checkHeader(before amqp091.Table, h core.Header) error {
 		return core.Invalidf("headers", "have the name %q twice, which AMQP can't carry", core.Shorten(h.Name, 64))
 	}
 	if h.Name == "CC" || h.Name == "BCC" {
-		return core.Invalidf("headers", "have the name %s, which the broker takes as more routing keys", h.Name)
+		return core.Invalidf("headers", "have the name %s, which the broker interprets as more routing keys", h.Name)
 	}
 	return nil
 }

@@ -192,7 +192,7 @@ func markReturned(r amqp091.Return, messages []*outgoing, results []error) {
 		m := messages[i]
 		if results[i] == nil && r.Headers[core.HeaderID] == any(m.id) && m.exchange == r.Exchange && m.key == r.RoutingKey {
 			results[i] = core.Classify(core.TopicBlocked,
-				fmt.Errorf("no queue gets what is sent to exchange %q with routing key %q: %s (%d)", r.Exchange, r.RoutingKey, r.ReplyText, r.ReplyCode))
+				fmt.Errorf("messages to exchange %q with routing key %q reach no queue: %s (%d)", r.Exchange, r.RoutingKey, r.ReplyText, r.ReplyCode))
 			return
 		}
 	}

@@ -81,7 +81,7 @@ func (s *session) setHold(b amqp091.Blocking) {
 	defer s.mu.Unlock()
 	s.hold = ""
 	if b.Active {
-		s.hold = "the broker holds publishers back: " + b.Reason
+		s.hold = "the broker blocks publishers: " + b.Reason
 	}
 }
 
@@ -238,7 +238,7 @@ func (s *session) ping(ctx context.Context) error {
 // want smaller than others. The error is of class Permanent.
 func (s *session) fits(m *outgoing) error {
 	if frame := s.connection.Config.FrameSize; frame > 0 && m.properties > frame-frameOverhead {
-		return core.Classify(core.Permanent, tooLarge("headers", "are larger than a frame of the broker, %d bytes", frame))
+		return core.Classify(core.Permanent, tooLarge("headers", "are larger than the broker's frame size, %d bytes", frame))
 	}
 	return nil
 }

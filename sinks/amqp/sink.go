@@ -11,9 +11,9 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Open makes a Sink from its settings, a JSON object; see the package
-// documentation. A fault in them is a *core.InvalidError. It connects to
-// nothing: that is for the first Deliver or Health.
+// Open returns a Sink with the given settings, a JSON object; see the package
+// documentation. It returns a *core.InvalidError if they are invalid. It opens no
+// connection; the first Deliver or Health does.
 func Open(_ context.Context, config json.RawMessage) (core.Sink, error) {
 	s, err := decode(config)
 	if err != nil {
@@ -71,8 +71,7 @@ func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
 	})
 }
 
-// Health makes the round to the broker and back, on the connection that is
-// there or a new one.
+// Health makes a round trip to the broker, on an open connection or a new one.
 func (s *Sink) Health(ctx context.Context) error {
 	ctx, cancel := s.within(ctx)
 	defer cancel()
@@ -89,7 +88,7 @@ func (s *Sink) Health(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections. Messages on their way become unknown.
+// Close closes the connections. The outcome of messages in flight becomes unknown.
 func (s *Sink) Close() error {
 	s.end(errClosed)
 	var group sync.WaitGroup

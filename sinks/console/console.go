@@ -1,5 +1,5 @@
-// Package console is a sink that prints messages: one line each, for people who
-// try things out and for programs that read a pipe.
+// Package console is a sink that prints messages, one line each, for experiments and
+// for programs that read a pipe.
 package console
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Format is how a message is printed.
+// Format is the format of a printed message.
 type Format string
 
 // The formats.
 const (
 	Human Format = "human" // time, id, topic, key and the start of the body; the default
-	JSON  Format = "json"  // an object with everything that was delivered
+	JSON  Format = "json"  // an object with all fields of the message
 )
 
 // Config is the sink's configuration.
@@ -38,8 +38,8 @@ var (
 	errInterrupted = errors.New("interrupted while writing")
 )
 
-// Open makes a Sink on standard output from a Config in JSON. A fault in it is
-// a *core.InvalidError.
+// Open returns a Sink on standard output with a Config in JSON. It returns a
+// *core.InvalidError if the Config is invalid.
 func Open(_ context.Context, config json.RawMessage) (core.Sink, error) {
 	c, err := decode(config)
 	if err != nil {
@@ -57,9 +57,8 @@ type Sink struct {
 	closeOnce sync.Once
 }
 
-// New returns a Sink that writes to w, each batch in one Write. An empty format
-// is Human; one that is not known is a *core.InvalidError. w stays the caller's:
-// Close does not close it.
+// New returns a Sink that writes to w, each batch in one Write. An empty format is
+// Human; an unknown one is a *core.InvalidError. Close does not close w.
 func New(w io.Writer, format Format) (*Sink, error) {
 	s := &Sink{writer: w, turn: make(chan struct{}, 1), closed: make(chan struct{})}
 	switch format {
@@ -73,9 +72,9 @@ func New(w io.Writer, format Format) (*Sink, error) {
 	return s, nil
 }
 
-// Deliver prints the batch. A message counts as delivered when the writer has
-// taken its whole line. If the writer stalls (a pager, a full pipe) Deliver
-// returns at the end of ctx with class Unknown, and the write continues.
+// Deliver prints the batch. A message counts as delivered when its whole line is
+// written. If the writer blocks (a pager, a full pipe), Deliver returns at the end of
+// ctx with class Unknown, and the write continues.
 func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -156,7 +155,7 @@ func results(ends []int, n int, err error) error {
 	return batch
 }
 
-// Check refuses options, as a console has none.
+// Check refuses options; a console sink has none.
 func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
 	return core.CheckEach(ctx, batch, checkOptions)
 }
@@ -170,8 +169,8 @@ func checkOptions(m *core.Message) error {
 	return nil
 }
 
-// Close makes further Deliver calls fail, and those under way return. A write
-// that the writer does not take continues until it does.
+// Close makes calls of Deliver fail, also those in progress. A write that blocks
+// continues until the writer accepts it.
 func (s *Sink) Close() error {
 	s.closeOnce.Do(func() { close(s.closed) })
 	return nil

@@ -72,7 +72,7 @@ func (b *broker) ask(ctx context.Context, topics []string) (*metadata.Response, 
 // request.
 func withHint(err error) error {
 	if isEOF(err) {
-		return fmt.Errorf("broker ended the connection without an answer, as it does if it wants TLS or a login: %w", err)
+		return fmt.Errorf("broker closed the connection without an answer, as brokers do that require TLS or a login: %w", err)
 	}
 	return err
 }

@@ -48,7 +48,7 @@ func (e *unsentError) Error() string { return "not sent: " + e.err.Error() }
 func (e *unsentError) Unwrap() error { return e.err }
 
 var (
-	errUnasked  = errors.New("broker sent an answer that was not asked for")
+	errUnasked  = errors.New("broker sent an unexpected answer")
 	errNoAnswer = errors.New("broker did not answer in time")
 )
 

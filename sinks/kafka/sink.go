@@ -27,8 +27,8 @@ var (
 	_ core.OpenFunc      = Open
 )
 
-// Open makes a Sink; it is a core.OpenFunc. It connects to nothing yet. Its
-// errors are *core.InvalidError and name the setting.
+// Open returns a Sink; it is a core.OpenFunc. It opens no connection. Its errors are
+// *core.InvalidError and name the setting.
 func Open(_ context.Context, config json.RawMessage) (core.Sink, error) {
 	s, err := decode(config)
 	if err != nil {
@@ -42,11 +42,11 @@ func newSink(s settings) *Sink {
 	return &Sink{client: c, cluster: newCluster(c)}
 }
 
-// Close ends all connections; what is under way fails, with class Unknown where
-// it may have been sent. It returns within seconds.
+// Close closes all connections; calls in progress fail, with class Unknown for messages
+// that may have been sent. It returns within seconds.
 func (s *Sink) Close() error { return s.client.close() }
 
-// Health asks a broker who the leaders are; nil means that one has answered.
+// Health requests the metadata from a broker; nil means that one has answered.
 func (s *Sink) Health(ctx context.Context) error {
 	_, err := s.cluster.lookup(ctx, nil, true)
 	return err
@@ -55,9 +55,9 @@ func (s *Sink) Health(ctx context.Context) error {
 // optionPartition is the option of a message that names its partition.
 const optionPartition = "partition"
 
-// Check refuses what Kafka can't carry: topics that are not 1 to 249 of A-Z a-z
-// 0-9 . _ -, or are Kafka's own (they begin with two underscores), messages
-// larger than max_message_bytes, and options other than "partition".
+// Check refuses topics that are not 1 to 249 of A-Z a-z 0-9 . _ -, topics of Kafka
+// itself (they begin with two underscores), messages larger than max_message_bytes, and
+// options other than "partition".
 func (s *Sink) Check(ctx context.Context, batch []*core.Message) error {
 	return core.CheckEach(ctx, batch, s.check)
 }
@@ -67,7 +67,7 @@ func (s *Sink) check(m *core.Message) error {
 		return err
 	}
 	if strings.HasPrefix(m.Topic, "__") {
-		return core.Invalidf("topic", "begins with two underscores, as Kafka's own topics do")
+		return core.Invalidf("topic", "begins with two underscores, which are reserved for Kafka's own topics")
 	}
 	for name, value := range m.Options {
 		switch {
@@ -87,8 +87,8 @@ func (s *Sink) check(m *core.Message) error {
 	return nil
 }
 
-// Deliver sends the batch, and what a broker refused because it no longer leads
-// the partition again, to the new leader.
+// Deliver sends the batch. Messages that a broker refused because it no longer leads
+// the partition are sent again, to the new leader.
 func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	d := newDelivery(batch)
 	places := make([]int, len(batch))

@@ -65,7 +65,7 @@ func (in *instance) check(ctx context.Context, part []*core.Message) ([]*sinkv1.
 		in.unanswered(ctx, "Check", &in.checks)
 		return nil, errors.New("the plugin did not answer Check in time")
 	case err == nil:
-		err = fmt.Errorf("it gave %d faults for %d messages", len(response.Faults), len(part))
+		err = fmt.Errorf("it returned %d faults for %d messages", len(response.Faults), len(part))
 	case in.gone(), status.Code(err) == codes.Unavailable: // its end is told elsewhere
 		return nil, nil
 	}

@@ -124,7 +124,7 @@ func TestCheckNeverAnswered(t *testing.T) {
 		cancel()
 	}
 	e.restarted(1, slack)
-	if f := e.details(); !strings.HasPrefix(f["last_exit"], "it has answered no Check for ") {
+	if f := e.details(); !strings.HasPrefix(f["last_exit"], "it did not answer a Check for ") {
 		t.Errorf("details %v", f)
 	}
 }

@@ -20,7 +20,7 @@ type codec struct {
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("%T is no protobuf message", v)
+		return nil, fmt.Errorf("%T is not a protobuf message", v)
 	}
 	buffer := c.pool.Get(proto.Size(m))
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buffer)[:0], m)

@@ -56,7 +56,7 @@ const (
 // host's environment variables.
 func decode(raw json.RawMessage, lookup func(string) (string, bool)) (settings, error) {
 	var c config
-	if err := strict.Decode(raw, &c, "a plugin sink; the plugin's own settings stand below its config"); err != nil {
+	if err := strict.Decode(raw, &c, "a plugin sink; the plugin's own settings are in its config"); err != nil {
 		return settings{}, err
 	}
 	return c.settings(lookup)
@@ -81,11 +81,11 @@ func (c *config) checkCommand(*settings) error {
 	case c.Command == "":
 		return core.Invalidf("command", "is missing: give the absolute path of the plugin's program")
 	case strings.ContainsRune(c.Command, 0):
-		return core.Invalidf("command", "has a NUL in it")
+		return core.Invalidf("command", "contains a NUL")
 	}
 	for n, arg := range c.Args {
 		if strings.ContainsRune(arg, 0) {
-			return core.Invalidf("args["+strconv.Itoa(n)+"]", "has a NUL in it")
+			return core.Invalidf("args["+strconv.Itoa(n)+"]", "contains a NUL")
 		}
 	}
 	return nil
@@ -133,7 +133,7 @@ func (c *config) setEnv(s *settings, lookup func(string) (string, bool)) error {
 			return err
 		}
 		if _, twice := c.Env[name]; twice {
-			return core.Invalidf(field, "is set in env too: remove one of the two")
+			return core.Invalidf(field, "is also set in env: remove one of the two")
 		}
 		if _, ok := lookup(name); !ok {
 			return core.Invalidf(field, "is not set in the environment of delaybridge")
@@ -165,7 +165,7 @@ func checkEnv(field, name, value string) *core.InvalidError {
 	case strings.HasPrefix(name, "PLUGIN_") || name == handshake().MagicCookieKey:
 		return core.Invalidf(field, "is set by delaybridge itself")
 	case strings.ContainsRune(value, 0):
-		return core.Invalidf(field, "has a NUL in its value")
+		return core.Invalidf(field, "contains a NULs value")
 	}
 	return nil
 }

@@ -46,9 +46,9 @@ func TestConfigFaults(t *testing.T) {
 		{`{"command":7}`, "command", "must be a string"},
 		{`{"command":"/p"} x`, "config", "has something after its end"},
 		{`nonsense`, "config", "is not a JSON object"},
-		{`{"command":"/p","topic":"x"}`, "topic", "is not a setting of a plugin sink; the plugin's own settings stand below its config"},
-		{`{"command":"/p\u0000"}`, "command", "has a NUL in it"},
-		{`{"command":"/p","args":["a","\u0000"]}`, "args[1]", "has a NUL in it"},
+		{`{"command":"/p","topic":"x"}`, "topic", "is not a setting of a plugin sink; the plugin's own settings are in its config"},
+		{`{"command":"/p\u0000"}`, "command", "contains a NUL"},
+		{`{"command":"/p","args":["a","\u0000"]}`, "args[1]", "contains a NUL"},
 		{`{"command":"/p","sha256":"abc"}`, "sha256", "must be 64 hexadecimal digits, as sha256sum prints them"},
 		{`{"command":"/p","sha256":"` + strings.Repeat("zz", 32) + `"}`, "sha256", "must be 64 hexadecimal digits, as sha256sum prints them"},
 		{`{"command":"/p","start_timeout":"soon"}`, "start_timeout", "is not a duration such as 5s"},
@@ -59,10 +59,10 @@ func TestConfigFaults(t *testing.T) {
 		{`{"command":"/p","env":{"1":"x"}}`, "env.1", "is not a name of an environment variable: A-Z a-z 0-9 _, not beginning with a digit"},
 		{`{"command":"/p","env":{"PLUGIN_CLIENT_CERT":"x"}}`, "env.PLUGIN_CLIENT_CERT", "is set by delaybridge itself"},
 		{`{"command":"/p","env":{"DELAYBRIDGE_PLUGIN":"x"}}`, "env.DELAYBRIDGE_PLUGIN", "is set by delaybridge itself"},
-		{`{"command":"/p","env":{"A":"\u0000"}}`, "env.A", "has a NUL in its value"},
+		{`{"command":"/p","env":{"A":"\u0000"}}`, "env.A", "contains a NULs value"},
 		{`{"command":"/p","env":{"A":7}}`, "env", "must be a string"},
 		{`{"command":"/p","pass_env":["NONE"]}`, "pass_env[0]", "is not set in the environment of delaybridge"},
-		{`{"command":"/p","pass_env":["PATH","TOKEN"],"env":{"TOKEN":"x"}}`, "pass_env[1]", "is set in env too: remove one of the two"},
+		{`{"command":"/p","pass_env":["PATH","TOKEN"],"env":{"TOKEN":"x"}}`, "pass_env[1]", "is also set in env: remove one of the two"},
 	}
 	for _, test := range tests {
 		_, err := decode([]byte(test.config), aHost)

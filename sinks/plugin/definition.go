@@ -14,35 +14,33 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
 )
 
-// Setting is one key of a plugin's configuration, as people and tools are told
-// of it. What is true of a setting is decided by Definition.Open alone.
+// Setting describes one key of a plugin's configuration for people and tools. Only
+// Definition.Open checks settings.
 type Setting struct {
 	Name        string `json:"name"`                  // a path with dots: "tls.ca"
-	Description string `json:"description,omitempty"` // what it is for, its unit, its bounds: one line
-	Default     string `json:"default,omitempty"`     // what is used if it is left out, as written in the file
+	Description string `json:"description,omitempty"` // purpose, unit and bounds, in one line
+	Default     string `json:"default,omitempty"`     // value used if it is left out, as written in the file
 	Required    bool   `json:"required"`
 	Secret      bool   `json:"secret"` // its value must never be printed
 }
 
-// Definition is what an author says of a plugin. Name, Version and Open must be
-// set.
+// Definition defines a plugin. Name, Version and Open must be set.
 type Definition struct {
 	Name        string // in lower case, as in delaybridge-sink-NAME
 	Version     string // as in v1.2.3
-	Description string // what it delivers to, in one sentence
+	Description string // where it delivers to, in one sentence
 	Settings    []Setting
 
-	// MaxBatch and MaxBatchBytes are how many messages, and bytes of them, one
-	// Deliver is given at most; 0 is the host's own bound.
+	// MaxBatch and MaxBatchBytes bound the messages, and their bytes, of one Deliver; 0
+	// is the host's bound.
 	MaxBatch      int
 	MaxBatchBytes int64
 
-	// Open makes the sink, once in the life of the process. Its context ends if
-	// the host gives up waiting; after that it stays open.
+	// Open opens the sink, once in the life of the process. Its context ends if the
+	// host's start_timeout is over before Open returns.
 	Open core.OpenFunc
-	// Checks and TellsHealth say that the sink is a core.Checker and a
-	// core.HealthChecker. The host asks before there is a sink, so that they
-	// can't be found out.
+	// Checks and TellsHealth declare that the sink is a core.Checker and a
+	// core.HealthChecker, because the host asks before the sink is open.
 	Checks      bool
 	TellsHealth bool
 }

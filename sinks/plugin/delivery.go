@@ -17,7 +17,7 @@ import (
 )
 
 // errTooLarge: the plugin's server did not take the request, for its size.
-var errTooLarge = errors.New("larger than the plugin takes")
+var errTooLarge = errors.New("larger than the plugin accepts")
 
 // delivery is one Deliver on its way: its batch goes out in parts, one after
 // the other, so that messages with equal keys keep their order.
@@ -90,7 +90,7 @@ func isOfMessages(err error) bool {
 
 // unsent is the error for what stood behind a part that failed.
 func unsent(err error) error {
-	return fmt.Errorf("%w, as what came before it failed: %w", core.ErrNotTried, errors.Unwrap(err))
+	return fmt.Errorf("%w, because an earlier message failed: %w", core.ErrNotTried, errors.Unwrap(err))
 }
 
 // deliver is one call. It returns what a sink would, or errTooLarge.
@@ -142,7 +142,7 @@ func (in *instance) failedCall(ctx context.Context, err error, limit int) error 
 		case strings.HasSuffix(text, fmt.Sprintf("vs. %d)", limit)), strings.HasSuffix(text, fmt.Sprintf("than max %d", limit)):
 			// Another process would say the same: the messages are tried one at a time.
 			if in.verbose.CompareAndSwap(false, true) {
-				in.log.Error("plugin's reply is too large to be read: it must cut the texts of its errors", "limit", limit)
+				in.log.Error("plugin's reply is too large to be read: the plugin must shorten the texts of its errors", "limit", limit)
 			}
 			return core.Classify(core.Unknown, fmt.Errorf("the plugin's reply is larger than %d bytes and can't be read", limit))
 		case strings.Contains(text, "larger than max"):
@@ -184,7 +184,7 @@ func (in *instance) unanswered(ctx context.Context, call string, p *pulse) {
 	}
 	last := time.Unix(0, max(p.answered.Load(), in.since.UnixNano()))
 	if p.missed.Add(1) >= hopeless && time.Since(last) > in.pace.silence {
-		in.condemn(fmt.Errorf("it has answered no %s for %s", call, time.Since(last).Round(time.Second)))
+		in.condemn(fmt.Errorf("it did not answer a %s for %s", call, time.Since(last).Round(time.Second)))
 		return
 	}
 	select {
@@ -204,7 +204,7 @@ func (in *instance) read(part []*core.Message, response *sinkv1.DeliverResponse)
 		return in.readTrouble(response.Trouble)
 	}
 	if len(response.Results) != len(part) {
-		return in.nonsense("it gave %d results for %d messages", len(response.Results), len(part))
+		return in.nonsense("it returned %d results for %d messages", len(response.Results), len(part))
 	}
 	var results core.BatchError
 	for n, result := range response.Results {
@@ -229,7 +229,7 @@ func (in *instance) read(part []*core.Message, response *sinkv1.DeliverResponse)
 func (in *instance) readTrouble(trouble *sinkv1.Result) error {
 	err := in.outcome(trouble)
 	if err == nil {
-		return in.nonsense("it told of trouble with the outcome %s", trouble.GetOutcome())
+		return in.nonsense("it reported trouble with the outcome %s", trouble.GetOutcome())
 	}
 	return err
 }
@@ -241,7 +241,7 @@ func (in *instance) outcome(result *sinkv1.Result) error {
 	}
 	err := errorOf(result)
 	if errors.Is(err, errNoOutcome) && in.odd.CompareAndSwap(false, true) {
-		in.log.Warn("plugin returned an undefined outcome, it counts as unknown", "outcome", int(result.GetOutcome()))
+		in.log.Warn("plugin returned an undefined outcome, which counts as unknown", "outcome", int(result.GetOutcome()))
 	}
 	return err
 }
@@ -250,5 +250,5 @@ func (in *instance) outcome(result *sinkv1.Result) error {
 func (in *instance) nonsense(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	in.condemn(err)
-	return core.Classify(core.Unknown, fmt.Errorf("the plugin's reply makes no sense: %w", err))
+	return core.Classify(core.Unknown, fmt.Errorf("the plugin's reply is invalid: %w", err))
 }

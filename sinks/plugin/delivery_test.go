@@ -250,9 +250,9 @@ func TestNonsense(t *testing.T) {
 	}{
 		"other message": {func(r *sinkv1.DeliverResponse) { r.Results[1].Id = "x" }, `its result 1 is for message "x", not for "m1"`},
 		"other order":   {func(r *sinkv1.DeliverResponse) { r.Results[0], r.Results[1] = r.Results[1], r.Results[0] }, `its result 0 is for message "m1", not for "m0"`},
-		"too few":       {func(r *sinkv1.DeliverResponse) { r.Results = r.Results[1:] }, "it gave 1 results for 2 messages"},
-		"too many":      {func(r *sinkv1.DeliverResponse) { r.Results = append(r.Results, r.Results[0]) }, "it gave 3 results for 2 messages"},
-		"empty":         {func(r *sinkv1.DeliverResponse) { r.Results = nil }, "it gave 0 results for 2 messages"},
+		"too few":       {func(r *sinkv1.DeliverResponse) { r.Results = r.Results[1:] }, "it returned 1 results for 2 messages"},
+		"too many":      {func(r *sinkv1.DeliverResponse) { r.Results = append(r.Results, r.Results[0]) }, "it returned 3 results for 2 messages"},
+		"empty":         {func(r *sinkv1.DeliverResponse) { r.Results = nil }, "it returned 0 results for 2 messages"},
 		"absent":        {func(r *sinkv1.DeliverResponse) { r.Results[1] = nil }, `its result 1 is for message "", not for "m1"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestOddOutcomeIsLoggedOnce(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	}
-	if lines := journal.with(t, "plugin returned an undefined outcome, it counts as unknown"); len(lines) != 1 || lines[0]["outcome"] != 77.0 {
+	if lines := journal.with(t, "plugin returned an undefined outcome, which counts as unknown"); len(lines) != 1 || lines[0]["outcome"] != 77.0 {
 		t.Errorf("logged %v", lines)
 	}
 }

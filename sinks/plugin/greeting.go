@@ -24,7 +24,7 @@ func badGreetingf(format string, args ...any) error {
 }
 
 // errNoGreeting: the program ended, or closed its stdout, before it said where it listens.
-var errNoGreeting = errors.New("the program ended without saying where it listens, or closed its stdout")
+var errNoGreeting = errors.New("the program ended, or closed its stdout, before it printed its address")
 
 // checkHandshake checks the line by which a plugin says where it listens,
 //
@@ -34,7 +34,7 @@ var errNoGreeting = errors.New("the program ended without saying where it listen
 func checkHandshake(line string, err error, mtls bool) error {
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
-		return badGreetingf("the first line on stdout is longer than %d bytes: it must say where the plugin listens", maxHandshake)
+		return badGreetingf("the first line on stdout is longer than %d bytes: it must be the plugin's address", maxHandshake)
 	case errors.Is(err, io.EOF) && line == "", errors.Is(err, os.ErrDeadlineExceeded):
 		return errNoGreeting
 	case err != nil && !errors.Is(err, io.EOF):
@@ -42,13 +42,13 @@ func checkHandshake(line string, err error, mtls bool) error {
 	}
 	parts := strings.Split(strings.TrimSpace(line), "|")
 	if len(parts) < 4 {
-		return badGreetingf("the first line on stdout does not say where the plugin listens: %q", core.Shorten(strings.TrimSpace(line), 100))
+		return badGreetingf("the first line on stdout is not the plugin's address: %q", core.Shorten(strings.TrimSpace(line), 100))
 	}
 	if parts[0] != strconv.Itoa(goplugin.CoreProtocolVersion) {
-		return badGreetingf("the plugin speaks version %q of the handshake, we speak %d", core.Shorten(parts[0], 20), goplugin.CoreProtocolVersion)
+		return badGreetingf("the plugin has version %q of the handshake, delaybridge has %d", core.Shorten(parts[0], 20), goplugin.CoreProtocolVersion)
 	}
 	if n, err := strconv.Atoi(parts[1]); err != nil || versions(nil)[n] == nil {
-		return badGreetingf("the plugin speaks version %q of the protocol, we speak %d: take a release of the plugin, or of delaybridge, that fits", core.Shorten(parts[1], 20), protocolVersion)
+		return badGreetingf("the plugin has version %q of the protocol, delaybridge has %d: use a matching release of the plugin or of delaybridge", core.Shorten(parts[1], 20), protocolVersion)
 	}
 	if err := checkAddress(parts[2], parts[3]); err != nil {
 		return badGreetingf("%v", err)
@@ -59,9 +59,9 @@ func checkHandshake(line string, err error, mtls bool) error {
 	certificate := len(parts) > 5 && parts[5] != ""
 	switch {
 	case mtls && !certificate:
-		return core.Invalidf("mtls", "is true, as it is unless you say otherwise, but the plugin showed no certificate: set mtls: false for a plugin that can't do it")
+		return core.Invalidf("mtls", "is true (the default), but the plugin sent no certificate: set mtls: false for a plugin without mTLS")
 	case !mtls && certificate:
-		return core.Invalidf("mtls", "is false, but the plugin wants TLS: set mtls: true")
+		return core.Invalidf("mtls", "is false, but the plugin requires TLS: set mtls: true")
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func launch(ctx context.Context, s settings, out *output) (*instance, error) {
 	}
 	if len(dir) > maxDir {
 		_ = os.Remove(dir) // it is empty, and in the way of nobody
-		return nil, fmt.Errorf("make a directory for the plugin: the path of TMPDIR is so long that no socket fits below it: %s", dir)
+		return nil, fmt.Errorf("make a directory for the plugin: the path of TMPDIR is too long for a socket: %s", dir)
 	}
 	in := &instance{dir: dir, log: out.log, pace: s.pace, since: time.Now(), result: make(chan error, 1), suspect: make(chan struct{}, 1)}
 	if err := in.launch(ctx, s, file, out); err != nil {
@@ -224,11 +224,11 @@ func explainPing(err error, mtls bool) error {
 	tls := strings.Contains(text, "handshake") || strings.Contains(text, "tls:") || strings.Contains(text, "x509:") || strings.Contains(text, "preface")
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		return badGreetingf("the plugin does not answer as one: it serves no grpc.health.v1.Health")
+		return badGreetingf("the program is not a plugin: it does not serve grpc.health.v1.Health")
 	case tls && mtls:
-		return core.Invalidf("mtls", "is true, as it is unless you say otherwise, and the plugin could not do it (%s): set mtls: false for such a plugin", clean(text))
+		return core.Invalidf("mtls", "is true (the default), but mTLS with the plugin failed (%s): set mtls: false for a plugin without mTLS", clean(text))
 	}
-	return fmt.Errorf("ask the plugin whether it is there: %s", clean(err.Error()))
+	return fmt.Errorf("check the plugin: %s", clean(err.Error()))
 }
 
 func explainCall(verb string, err error) error {
@@ -310,7 +310,7 @@ func (in *instance) stop(timeout time.Duration) {
 	}
 	in.program.signal(syscall.SIGTERM)
 	if await(in.program.ended, in.pace.term) != nil {
-		in.log.Warn("plugin did not exit when asked, it was killed", "waited", in.pace.term)
+		in.log.Warn("plugin did not exit in time, it was killed", "waited", in.pace.term)
 	}
 	in.end()
 }

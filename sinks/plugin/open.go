@@ -12,29 +12,26 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Opener returns a core.OpenFunc whose sinks are plugins: each call starts one
-// process, and keeps one running until the Sink is closed. What the plugin
-// prints goes to log, and what becomes of it; nil discards both.
+// Opener returns a core.OpenFunc whose sinks are plugins: each call starts one process,
+// which is restarted if it ends, until the Sink is closed. log receives the plugin's
+// output and the events of its process; nil discards both.
 //
-// The errors of the OpenFunc are *core.InvalidError where a setting is at fault,
-// one or several that are joined; the plugin's own settings have "config." before
-// their names. Other errors say that the plugin did not start. After one, nothing
-// runs.
+// The errors of the OpenFunc are one or several joined *core.InvalidError if settings
+// are invalid; the names of the plugin's own settings have the prefix "config.". Other
+// errors mean that the plugin did not start. After an error no process runs.
 func Opener(log *slog.Logger) core.OpenFunc {
 	return opener(log, func(settings) bool { return false })
 }
 
-// PatientOpener is an Opener for a bridge that has other sinks as well: unless the
-// configuration says required, its sinks are there although their plugin does not
-// start, deliver nothing, and continue when it does. What the plugin says of its own
-// settings is an error all the same.
+// PatientOpener is like Opener, but a plugin that does not start is not an error,
+// unless the configuration has required: true. The sink then delivers nothing until the
+// plugin starts. Invalid settings, also the plugin's own, are still errors.
 func PatientOpener(log *slog.Logger) core.OpenFunc {
 	return opener(log, func(s settings) bool { return !s.required })
 }
 
-// Checker is an Opener that executes nothing: it checks the settings and the file,
-// with its pin, but not what the plugin says of its own settings. Its sinks deliver
-// nothing.
+// Checker is like Opener, but executes nothing: it checks the settings and the file
+// with its checksum, but not the plugin's own settings. Its sinks deliver nothing.
 func Checker(*slog.Logger) core.OpenFunc {
 	return func(_ context.Context, config json.RawMessage) (core.Sink, error) {
 		s, err := decode(config, os.LookupEnv)
@@ -95,7 +92,7 @@ func open(ctx context.Context, settings settings, log *slog.Logger, patient bool
 		s.lastExit = clean(oneLine(err))
 	}
 	if settings.sha256 == nil {
-		log.Warn("plugin is not pinned: without sha256, any program at this path is run", "command", settings.command)
+		log.Warn("plugin is not pinned: without sha256, any program at this path is executed", "command", settings.command)
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go s.supervise(ctx, in, err)
@@ -116,13 +113,13 @@ func openError(err error) error {
 	return fmt.Errorf("start the plugin: %w", err)
 }
 
-// Info is what a plugin says of itself.
+// Info is a plugin's description of itself.
 type Info struct {
 	Name          string        `json:"name"`
 	Version       string        `json:"version"`
 	Description   string        `json:"description,omitempty"`
-	Protocol      int           `json:"protocol"` // the version of the protocol that is spoken
-	Start         time.Duration `json:"-"`        // how long it took until it had said all this
+	Protocol      int           `json:"protocol"` // version of the protocol
+	Start         time.Duration `json:"-"`        // time from the start to this description
 	Checks        bool          `json:"checks"`
 	TellsHealth   bool          `json:"tells_health"`
 	MaxBatch      int           `json:"max_batch,omitempty"`       // 0: the host's bound
@@ -130,9 +127,9 @@ type Info struct {
 	Settings      []Setting     `json:"settings"`
 }
 
-// Inspect starts a plugin, has it describe itself, and ends it. config is that
-// of a sink of type plugin; the plugin's own part of it is not looked at. Errors
-// as those of Opener's function.
+// Inspect starts a plugin, returns its description, and stops it. config is the
+// configuration of a sink of type plugin; the plugin's own settings in it are ignored.
+// Errors are those of Opener's function.
 func Inspect(ctx context.Context, config json.RawMessage, log *slog.Logger) (Info, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

@@ -37,7 +37,7 @@ func outcomeOf(id string, err error) *sinkv1.Result {
 
 // errNoOutcome is for a result that says nothing, or something that this
 // version does not know.
-var errNoOutcome = errors.New("plugin gave no outcome that is known")
+var errNoOutcome = errors.New("plugin returned an unknown outcome")
 
 // errorOf is the error that a sink would have returned.
 func errorOf(r *sinkv1.Result) error {

@@ -138,7 +138,7 @@ func (o *output) settle() {
 // reportDropped says how much was left out; o.mu is held.
 func (o *output) reportDropped() {
 	if o.dropped > 0 {
-		o.log.Warn("plugin printed too much, lines were dropped", "lines", o.dropped)
+		o.log.Warn("plugin printed too many lines, some were dropped", "lines", o.dropped)
 		o.dropped = 0
 	}
 }

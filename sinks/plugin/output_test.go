@@ -95,7 +95,7 @@ func TestRateOfLines(t *testing.T) {
 		}
 		dropped := func() string {
 			var all []string
-			for _, r := range j.with(t, "plugin printed too much, lines were dropped") {
+			for _, r := range j.with(t, "plugin printed too many lines, some were dropped") {
 				all = append(all, fmt.Sprint(r["lines"]))
 			}
 			return strings.Join(all, " ")

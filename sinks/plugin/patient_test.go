@@ -25,7 +25,7 @@ func TestBrokenAtTheStart(t *testing.T) {
 		"loose":       {"#!/bin/sh\n", 0o777, core.Blocked, "can be changed by others"},
 		"no plugin":   {"#!/bin/sh\necho hello\n", 0o755, core.Blocked, "the first line on stdout"},
 		"ends":        {"#!/bin/sh\necho no licence >&2\nexit 3\n", 0o755, core.Retry, "exit status 3: no licence"},
-		"interpreter": {"#!/nowhere\n", 0o755, core.Retry, "what the program needs to run is missing"},
+		"interpreter": {"#!/nowhere\n", 0o755, core.Retry, "the interpreter in its first line"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -144,11 +144,11 @@ func (p *program) reap() {
 func (p *program) explainStart(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT): // the file is there: it was checked
-		return errors.New("what the program needs to run is missing: the interpreter in its first line, or the loader of its libraries")
+		return errors.New("the interpreter in its first line, or the loader of its libraries, is missing")
 	case errors.Is(err, syscall.ENOEXEC):
-		return errors.New("the program is not made for this machine, or is a script without #! in its first line")
+		return errors.New("the program is built for another platform, or is a script without #! in its first line")
 	case errors.Is(err, syscall.EACCES):
-		return errors.New("the program may not be executed: look at its permissions, and whether its file system is mounted noexec (a pinned one is copied to TMPDIR)")
+		return errors.New("the program can't be executed: check its permissions, and whether its file system is mounted noexec (a pinned one is copied to TMPDIR)")
 	}
 	return fmt.Errorf("start the program: %w", err)
 }
@@ -203,7 +203,7 @@ func (p *program) kill() error {
 // killTime is longer than drainTime, which is part of an end.
 const killTime = drainTime + 3*time.Second
 
-var errImmortal = errors.New("the plugin's process did not end when it was killed")
+var errImmortal = errors.New("the plugin's process did not end after it was killed")
 
 func await(end <-chan struct{}, limit time.Duration) error {
 	timer := time.NewTimer(limit)

@@ -29,20 +29,19 @@ const (
 	endIn = 3 * time.Second
 )
 
-// Serve makes a sink of the program that calls it, as the only thing in main.
-// It serves until the host ends it, then ends the process.
+// Serve serves the plugin until the host stops it, then exits the process. It is the
+// only call in main.
 //
-// The sink is opened when the host has sent its configuration, and closed when
-// the host says so, on SIGTERM, and when the host has died. SIGINT is left to
-// the host, as a terminal sends it to both. A panic in a call is logged and
-// fails that call; elsewhere it ends the process, which the host restarts.
+// The sink is opened when the host has sent its configuration, and closed on the host's
+// request, on SIGTERM, and when the host has died. SIGINT is ignored, because a
+// terminal sends it to host and plugin. A panic in a call is logged and fails that
+// call; elsewhere it ends the process, which the host restarts.
 //
-// What the program writes to the default logger of log/slog reaches the host's
-// log with its level and attributes. Other lines on standard error and standard
-// output do so too, without a level. Nothing must be written to standard output
-// before Serve is called.
+// Records of the default logger of log/slog are written to the host's log with level
+// and attributes, other lines on standard error and standard output without a level.
+// Write nothing to standard output before Serve is called.
 //
-// Run by hand the program explains itself on standard error and exits with 2;
+// Run by hand, the program prints an explanation on standard error and exits with 2;
 // with --describe it prints its description as JSON.
 func Serve(d Definition) { os.Exit(d.serve(os.Args)) }
 

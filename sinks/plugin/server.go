@@ -46,7 +46,7 @@ func (s *server) Configure(ctx context.Context, request *sinkv1.ConfigureRequest
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.isOpen() {
-		return nil, status.Error(codes.FailedPrecondition, "plugin is configured already")
+		return nil, status.Error(codes.FailedPrecondition, "plugin is already configured")
 	}
 	sink, err := s.open(ctx, request.ConfigJson)
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *server) Health(ctx context.Context, _ *sinkv1.HealthRequest) (*sinkv1.H
 	defer s.leave()
 	checker, ok := core.Ability[core.HealthChecker](sink)
 	if !ok {
-		return nil, status.Error(codes.Unimplemented, "plugin does not tell its health")
+		return nil, status.Error(codes.Unimplemented, "plugin does not report its health")
 	}
 	ctx, cancel := answerable(ctx)
 	defer cancel()

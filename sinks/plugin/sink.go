@@ -14,7 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/plugin/sinkv1"
 )
 
-// Sink delivers by a plugin that it keeps running. See the package documentation.
+// Sink delivers through a plugin. See the package documentation.
 type Sink struct {
 	settings settings
 	log      *slog.Logger
@@ -63,9 +63,9 @@ func (s *Sink) current() (*instance, error) {
 	return s.live, nil
 }
 
-// Deliver hands the batch to the plugin, in parts if it is large. While the
-// plugin is down it fails at once, with class Retry, or Blocked if the plugin
-// can't run until an operator acts.
+// Deliver sends the batch to the plugin, in parts if it is large. While the plugin is
+// down, it fails at once, with class Retry, or Blocked if the plugin can't run until an
+// operator acts.
 func (s *Sink) Deliver(ctx context.Context, batch []*core.Message) error {
 	in, err := s.current()
 	if err != nil {
@@ -89,7 +89,8 @@ func (s checkingSink) Check(ctx context.Context, batch []*core.Message) error {
 // healthTimeout bounds Health, whatever its context says.
 const healthTimeout = 5 * time.Second
 
-// Health is what the plugin says of itself, if it does, or whether it answers.
+// Health returns the health that the plugin reports or, if it reports none, an error if
+// the plugin does not respond.
 func (s *Sink) Health(ctx context.Context) error {
 	in, err := s.current()
 	if err != nil {
@@ -99,13 +100,13 @@ func (s *Sink) Health(ctx context.Context) error {
 	defer cancel()
 	if !in.about.GetTellsHealth() {
 		if err := in.ping(ctx); err != nil {
-			return fmt.Errorf("ask the plugin whether it is there: %s", clean(err.Error()))
+			return fmt.Errorf("check the plugin: %s", clean(err.Error()))
 		}
 		return nil
 	}
 	response, err := in.sink.Health(ctx, &sinkv1.HealthRequest{})
 	if err != nil {
-		return fmt.Errorf("ask the plugin for its health: %s", clean(err.Error()))
+		return fmt.Errorf("get the plugin's health: %s", clean(err.Error()))
 	}
 	if response.GetError() != "" {
 		return errors.New(clean(response.GetError()))
@@ -113,8 +114,8 @@ func (s *Sink) Health(ctx context.Context) error {
 	return nil
 }
 
-// Describe says which plugin it is and how it is: plugin, version, state, pid
-// (while it runs), restarts, and last_exit if it has ended before.
+// Describe returns plugin, version, state, pid (while it runs), restarts, and last_exit
+// if it has ended before.
 func (s *Sink) Describe() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,9 +132,9 @@ func (s *Sink) Describe() map[string]string {
 	return details
 }
 
-// Close has the plugin finish what it has in flight and ends it. What is under way
-// and does not end within stop_timeout fails, with class Unknown. It returns
-// within stop_timeout and a few seconds.
+// Close lets the plugin finish the calls in progress and stops it. Calls that do not
+// end within stop_timeout fail, with class Unknown. Close returns within stop_timeout
+// and a few seconds.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	s.state = stateClosed

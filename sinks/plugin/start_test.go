@@ -23,18 +23,18 @@ func TestBadStarts(t *testing.T) {
 	}{
 		{"exit", "", `the plugin's process ended: exit status 3: no \x1b[31mlicence\x1b[0m found`, 0},
 		{"cookie", "", "the plugin's process ended: exit status 1: load any plugins automatically", 0},
-		{"version", "", `the plugin speaks version "999" of the protocol, we speak 1: take a release of the plugin, or of delaybridge, that fits`, 0},
-		{"core-version", "", `the plugin speaks version "2" of the handshake, we speak 1`, 0},
-		{"garbage", "", `the first line on stdout does not say where the plugin listens: "Hello \x1b[2J World"`, 0},
-		{"endless", "", "the first line on stdout is longer than 8192 bytes: it must say where the plugin listens", 0},
+		{"version", "", `the plugin has version "999" of the protocol, delaybridge has 1: use a matching release of the plugin or of delaybridge`, 0},
+		{"core-version", "", `the plugin has version "2" of the handshake, delaybridge has 1`, 0},
+		{"garbage", "", `the first line on stdout is not the plugin's address: "Hello \x1b[2J World"`, 0},
+		{"endless", "", "the first line on stdout is longer than 8192 bytes: it must be the plugin's address", 0},
 		{"netrpc", "", "the plugin does not serve grpc, the fifth part of its first line on stdout", 0},
 		{"elsewhere", "", `the plugin listens on tcp "192.0.2.1:25": it must be a unix socket, or tcp on 127.0.0.1`, 0},
-		{"closes-stdout", "", "the program ended without saying where it listens, or closed its stdout", 0},
+		{"closes-stdout", "", "the program ended, or closed its stdout, before it printed its address", 0},
 		{"silent", "", "the plugin was not ready within start_timeout, 2s", 2 * time.Second},
 		{"no-health", "", "the plugin was not ready within start_timeout, 2s", 2 * time.Second},
 		{"mute-server", "", "the plugin was not ready within start_timeout, 2s", 2 * time.Second},
-		{"plain", "mtls", "is true, as it is unless you say otherwise, but the plugin showed no certificate: set mtls: false for a plugin that can't do it", 0},
-		{"pretends-tls", "mtls", "is true, as it is unless you say otherwise, and the plugin could not do it", 0},
+		{"plain", "mtls", "is true (the default), but the plugin sent no certificate: set mtls: false for a plugin without mTLS", 0},
+		{"pretends-tls", "mtls", "is true (the default), but mTLS with the plugin failed", 0},
 		{"dies-in-configure", "", "the plugin's process ended: exit status 4", 0},
 	}
 	for _, test := range tests {
@@ -244,18 +244,18 @@ func TestBinaryIsRefused(t *testing.T) {
 		{"good", "must be an absolute path"},
 		{at("missing"), "can't be used: no such file or directory"},
 		{at("good/sink"), "can't be used: " + at("good") + " is not a directory"},
-		{at("loop"), "can't be used: " + at("loop") + " leads nowhere"},
+		{at("loop"), "can't be used: " + at("loop") + " has no target"},
 		{at("open"), "is a directory"},
 		{"/dev/null", "is not a regular file"},
 		{at("data"), "is not executable: chmod +x it"},
 		{at("loose"), "can be changed by others (mode 0775): chmod go-w " + at("loose")},
 		{at("looser"), "can be changed by others (mode 0757): chmod go-w " + at("looser")},
 		{at("link"), "leads to " + at("loose") + ", which can be changed by others (mode 0775): chmod go-w " + at("loose")},
-		{at("open/sink"), "lies below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
-		{at("open/own/sink"), "lies below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
-		{at("open/link"), "leads to " + good + ", which lies below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
-		{at("group/sink"), "lies below " + at("group") + ", which can be changed by others (mode 0775): chmod go-w " + at("group")},
-		{at("sticky/sink"), "lies in " + at("sticky") + ", where others can put files next to it: move it to a directory of its own"},
+		{at("open/sink"), "is below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
+		{at("open/own/sink"), "is below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
+		{at("open/link"), "leads to " + good + ", which is below " + at("open") + ", which can be changed by others (mode 0777): chmod go-w " + at("open")},
+		{at("group/sink"), "is below " + at("group") + ", which can be changed by others (mode 0775): chmod go-w " + at("group")},
+		{at("sticky/sink"), "is in " + at("sticky") + ", where others can put files next to it: move it to a separate directory"},
 	}
 	for _, test := range tests {
 		_, err := findBinary(test.path, nil)
@@ -270,7 +270,7 @@ func TestBinaryIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v %v", path, b, err)
 		}
 	}
-	for name, reason := range map[string]string{"foreign": "is not made for this machine", "uninterpreted": "what the program needs to run is missing"} {
+	for name, reason := range map[string]string{"foreign": "is built for another platform", "uninterpreted": "the interpreter in its first line"} {
 		verifyNothingLeft(t)
 		if _, err := Inspect(t.Context(), configOf(t, "x", map[string]any{"command": at(name)}), nil); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: got %v", name, err)
@@ -286,7 +286,7 @@ func TestLongTempDir(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", dir)
 	_, err := Inspect(t.Context(), configOf(t, "normal", nil), nil)
-	if err == nil || !strings.Contains(err.Error(), "the path of TMPDIR is so long") {
+	if err == nil || !strings.Contains(err.Error(), "the path of TMPDIR is too long") {
 		t.Errorf("got %v", err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) > 0 {

@@ -44,7 +44,7 @@ func TestDeliver(t *testing.T) {
 	if alive(pid) || e.details()["state"] != "closed" || e.Sink.(core.HealthChecker).Health(t.Context()) == nil {
 		t.Errorf("after Close: %v", e.details())
 	}
-	if n := len(e.journal.with(t, "plugin is not pinned: without sha256, any program at this path is run")); n != 1 {
+	if n := len(e.journal.with(t, "plugin is not pinned: without sha256, any program at this path is executed")); n != 1 {
 		t.Errorf("warned %d times", n)
 	}
 }
@@ -63,9 +63,9 @@ func TestReplaced(t *testing.T) {
 		mode, class, why string
 	}{
 		{"crash", "all:unknown", "the plugin's process ended: exit status 7: out of luck"},
-		{"hang", "all:unknown", "it did not say within 2s that it lives"},
+		{"hang", "all:unknown", "it did not answer the health check within 2s"},
 		{"other-messages", "all:unknown", `its result 5 is for message "somebody-else's", not for "m5"`},
-		{"too-few", "all:unknown", "it gave 5 results for 6 messages"},
+		{"too-few", "all:unknown", "it returned 5 results for 6 messages"},
 	}
 	for _, test := range tests {
 		t.Run(test.mode, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestLongTexts(t *testing.T) {
 			if f := e.details(); f["restarts"] != "0" || f["state"] != "running" {
 				t.Errorf("details %v", f)
 			}
-			logged := len(e.journal.with(t, "plugin's reply is too large to be read: it must cut the texts of its errors"))
+			logged := len(e.journal.with(t, "plugin's reply is too large to be read: the plugin must shorten the texts of its errors"))
 			if (logged == 1) != (mode == "oversized") {
 				t.Errorf("logged %d times", logged)
 			}
@@ -198,7 +198,7 @@ func TestQuarantine(t *testing.T) {
 		t.Errorf("details %v", f)
 	}
 	err := e.Sink.(core.HealthChecker).Health(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "the plugin is quarantined, it keeps going down: the plugin's process ended: exit status 7") {
+	if err == nil || !strings.Contains(err.Error(), "the plugin is quarantined, it keeps failing: the plugin's process ended: exit status 7") {
 		t.Errorf("health: %v", err)
 	}
 	if err := e.deliver(time.Second, messages(1)...); core.ClassOf(err) != core.Retry {
@@ -260,7 +260,7 @@ func TestIgnoresTerm(t *testing.T) {
 	if took := time.Since(began); took > slack || alive(pid) {
 		t.Errorf("took %s, lives: %v", took, alive(pid))
 	}
-	if lines := e.journal.with(t, "plugin did not exit when asked, it was killed"); len(lines) != 1 {
+	if lines := e.journal.with(t, "plugin did not exit in time, it was killed"); len(lines) != 1 {
 		t.Errorf("logged %v", lines)
 	}
 }
@@ -325,7 +325,7 @@ func TestFlood(t *testing.T) {
 	if printed < 50 || printed > seconds*linesPerSecond {
 		t.Errorf("printed %d lines in %d seconds", printed, seconds)
 	}
-	dropped := e.journal.with(t, "plugin printed too much, lines were dropped")
+	dropped := e.journal.with(t, "plugin printed too many lines, some were dropped")
 	if len(dropped) == 0 || dropped[0]["lines"].(float64) < 1000 {
 		t.Errorf("dropped %v", dropped)
 	}

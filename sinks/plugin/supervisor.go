@@ -69,7 +69,7 @@ func (in *instance) alive(ctx context.Context) error {
 	case status.Code(err) == codes.Unavailable && in.hasEnded():
 		return in.program.lastWords()
 	}
-	return fmt.Errorf("it did not say within %s that it lives: %s", in.pace.check, clean(err.Error()))
+	return fmt.Errorf("it did not answer the health check within %s: %s", in.pace.check, clean(err.Error()))
 }
 
 // lose takes an instance out of use, and ends what is left of it.
@@ -125,7 +125,7 @@ func (s *Sink) tell(plan *restarts, why error, lived time.Duration, onOne bool) 
 	switch {
 	case plan.quarantined:
 		state = stateQuarantined
-		down = core.Classify(core.ClassOf(down), fmt.Errorf("the plugin is quarantined, it keeps going down: %w", why))
+		down = core.Classify(core.ClassOf(down), fmt.Errorf("the plugin is quarantined, it keeps failing: %w", why))
 	case core.ClassOf(down) == core.Blocked:
 		state = stateRefused
 	}

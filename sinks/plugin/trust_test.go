@@ -34,11 +34,11 @@ func TestForeignPluginIsNotRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	belongs := "belongs to user 65534, who can change it; it must be root's or that of user 0, as whom we run: "
+	belongs := "belongs to user 65534, who can change it; it must belong to root or to user 0, as whom delaybridge runs: "
 	tests := map[string]string{
 		at("file/sink"):      belongs + "chown 0 " + at("file/sink"),
-		at("dir/sink"):       "lies below " + at("dir") + ", which " + belongs + "chown 0 " + at("dir"),
-		at("dir/below/sink"): "lies below " + at("dir") + ", which " + belongs + "chown 0 " + at("dir"),
+		at("dir/sink"):       "is below " + at("dir") + ", which " + belongs + "chown 0 " + at("dir"),
+		at("dir/below/sink"): "is below " + at("dir") + ", which " + belongs + "chown 0 " + at("dir"),
 		at("link"): "leads to " + at("file/sink") + ", which " + belongs + "chown 0 " + at("file/sink") +
 			"; is found by the link " + at("link") + ", which " + belongs + "chown -h 0 " + at("link"),
 	}

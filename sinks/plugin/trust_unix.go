@@ -69,7 +69,7 @@ func (w *walk) step() (fault string) {
 		return fault
 	}
 	if w.open && len(w.left) == 1 {
-		w.faults = append(w.faults, "lies in "+w.at+", where others can put files next to it: move it to a directory of its own")
+		w.faults = append(w.faults, "is in "+w.at+", where others can put files next to it: move it to a separate directory")
 	}
 	w.inspect(next, info)
 	w.at, w.left = next, w.left[1:]
@@ -80,7 +80,7 @@ func (w *walk) step() (fault string) {
 func (w *walk) follow(link string, info fs.FileInfo) (fault string) {
 	target, err := os.Readlink(link)
 	if w.links++; err != nil || w.links > maxLinks {
-		return "can't be used: " + link + " leads nowhere"
+		return "can't be used: " + link + " has no target"
 	}
 	w.inspect(link, info)
 	if filepath.IsAbs(target) {
@@ -95,13 +95,13 @@ func (w *walk) inspect(path string, info fs.FileInfo) {
 	mode, prefix, chown := info.Mode(), "", "chown "
 	switch {
 	case mode.IsDir():
-		prefix = "lies below " + path + ", which "
+		prefix = "is below " + path + ", which "
 	case mode&fs.ModeSymlink != 0:
 		prefix, chown = "is found by the link "+path+", which ", "chown -h "
 	}
 	us := os.Geteuid()
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != us {
-		w.faults = append(w.faults, fmt.Sprintf("%sbelongs to user %d, who can change it; it must be root's or that of user %d, as whom we run: %s%d %s",
+		w.faults = append(w.faults, fmt.Sprintf("%sbelongs to user %d, who can change it; it must belong to root or to user %d, as whom delaybridge runs: %s%d %s",
 			prefix, stat.Uid, us, chown, us, path))
 	}
 	if mode&fs.ModeSymlink != 0 {

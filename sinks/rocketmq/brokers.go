@@ -49,7 +49,7 @@ const (
 
 var (
 	errLately = errors.New("broker has failed lately")
-	errSilent = errors.New("broker has failed and gives no sign of life")
+	errSilent = errors.New("broker has failed and does not respond")
 )
 
 func newBrokers(try func(name string) error, workers int) *brokers {

@@ -96,7 +96,7 @@ func (s *Sink) check(m *core.Message) error {
 	again := isAgain(m.Headers)
 	for _, h := range m.Headers {
 		if isScheduling(h.Name) && !again {
-			return core.Invalidf("headers", "have the name %q, by which RocketMQ would delay the message: give its time to delaybridge, or leave it out", core.Shorten(h.Name, 64))
+			return core.Invalidf("headers", "have the name %q, with which RocketMQ would delay the message: set the delay of delaybridge instead", core.Shorten(h.Name, 64))
 		}
 	}
 	_, err := s.settings.prepare(0, m)
@@ -115,7 +115,7 @@ func (s *settings) prepare(index int, m *core.Message) (*outgoing, error) {
 		return nil, err
 	}
 	if m.Options[optionShardingKey] == "" && !isText(string(m.Key)) {
-		return nil, core.Invalidf("key", "is not UTF-8 without the bytes 0x01 and 0x02, as a sharding key must be: give another as options.%s", optionShardingKey)
+		return nil, core.Invalidf("key", "is not UTF-8 without the bytes 0x01 and 0x02, as a sharding key must be: set another one in options.%s", optionShardingKey)
 	}
 	o := newOutgoing(index, m)
 	if err := s.checkSizes(o); err != nil {
@@ -163,7 +163,7 @@ func checkHeaders(headers []core.Header) error {
 		}
 		shown := core.Shorten(h.Name, 64)
 		if isReserved(h.Name) {
-			return core.Invalidf("headers", "have the name %q, which RocketMQ uses itself", shown)
+			return core.Invalidf("headers", "have the name %q, which is reserved by RocketMQ", shown)
 		}
 		if !isText(h.Name) {
 			return core.Invalidf("headers", "have the name %q, which is not UTF-8 without the bytes 0x01 and 0x02", shown)
@@ -201,7 +201,7 @@ func (s *settings) checkSizes(o *outgoing) error {
 		properties += 2 * core.MaxIDLen // as Accept has not made one yet
 	}
 	if properties > maxPropertyBytes {
-		return tooLarge("headers", "are with the options larger than RocketMQ's properties may be")
+		return tooLarge("headers", "and options are larger than the limit of RocketMQ's properties")
 	}
 	if limit := s.maxMessageBytes - bodyRoom; len(o.source.Body) > limit {
 		return tooLarge("body", fmt.Sprintf("is larger than %d bytes", limit))

@@ -53,7 +53,7 @@ func (f *failure) forTheRest() *failure {
 	case class == core.Unknown:
 		class = core.Retry
 	}
-	return fail(class, f.reach, fmt.Errorf("not sent, as what went before it failed: %w", f.err))
+	return fail(class, f.reach, fmt.Errorf("not sent, because an earlier message failed: %w", f.err))
 }
 
 const (

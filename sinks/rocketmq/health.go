@@ -23,9 +23,8 @@ func (s *Sink) askNameServer(ctx context.Context, address string, request rocket
 	return s.settings.cluster.AskOnce(ctx, address, request)
 }
 
-// Health asks a name server for the brokers and each master for a sign of life.
-// It returns nil if one of them gives it, within send_timeout. It does not tell
-// whether the credentials are right.
+// Health returns nil if a name server and at least one master broker respond within
+// send_timeout. It does not check the credentials.
 func (s *Sink) Health(ctx context.Context) error {
 	if s.ctx.Err() != nil {
 		return errClosed

@@ -18,8 +18,9 @@ var (
 	errNotStarted = errors.New("no worker was free in time")
 )
 
-// Open makes a Sink from its settings in JSON. A fault in them is a *core.InvalidError.
-// Nothing is dialled: whether the cluster is there, Deliver and Health tell.
+// Open returns a Sink with the given settings in JSON. It returns a *core.InvalidError
+// if they are invalid. It opens no connection; Deliver and Health report whether the
+// cluster can be reached.
 func Open(_ context.Context, config json.RawMessage) (core.Sink, error) {
 	s, err := decode(config)
 	if err != nil {
@@ -105,8 +106,8 @@ func (s *Sink) leaveBehind(p *producer) {
 // closeTimeout bounds Close, but in tests.
 const closeTimeout = 2 * time.Second
 
-// Close ends all sends, whose outcome is then unknown, and lets go of the
-// brokers. It returns within two seconds. Closing twice does no harm.
+// Close ends all sends, whose outcome is then unknown, and closes the connections. It
+// returns within two seconds. It may be called twice.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	if s.ctx.Err() == nil {

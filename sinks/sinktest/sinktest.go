@@ -1,14 +1,14 @@
-// Package sinktest is the suite that every Sink passes, linked in or plugged
-// in. An author fills a Kit, at the least how to open the sink, how to make a
-// topic and how to read it as consumers do, and calls Run:
+// Package sinktest is the test suite that every Sink passes, built-in or plugin. An
+// author fills in a Kit, at least the functions that open the sink, create a topic and
+// read it as consumers do, and calls Run:
 //
 //	func TestConformance(t *testing.T) {
 //		sinktest.Run(t, sinktest.Kit{Open: open, NewTopic: newTopic, Consume: consume,
 //			Can: []sinktest.Capability{sinktest.Headers, sinktest.Ordered}})
 //	}
 //
-// What a sink or its broker can't do is not declared in the Kit; the cases
-// about it are then skipped by name. docs/plugins.md reports what each case checks.
+// Declare in the Kit only what the sink and its broker are capable of; cases about
+// other capabilities are skipped. docs/plugins.md describes each case.
 package sinktest
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 type (
-	// Kit is what the suite needs to know of a sink and its target.
+	// Kit describes a sink and its target to the suite.
 	Kit = suite.Kit[testing.TB]
 	// Refusal is a way in which the target refuses messages.
 	Refusal = suite.Refusal[testing.TB]
@@ -50,7 +50,7 @@ const (
 // Run runs the suite against kit, each case as a subtest, one after the other.
 func Run(t *testing.T, kit Kit) {
 	if kit.Consume == nil {
-		t.Fatal("Kit.Consume is nil: nobody would see whether what is confirmed arrives")
+		t.Fatal("Kit.Consume is nil: the suite could not check whether confirmed messages arrive")
 	}
 	for _, c := range suite.Cases() {
 		t.Run(c.Name, func(t *testing.T) { suite.Run[testing.TB](t, c, kit) })

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Wire stands between a sink and its target on loopback and provokes faults.
-// Each target gets an address of its own, at which Wire listens and from which
-// it forwards bytes; so it suits sinks that take an address as well as those
-// that take a dial function. Safe for concurrent use.
+// Wire is a proxy between a sink and its target on loopback that injects faults. It
+// listens on a separate address for each target, so that it can be used with sinks that
+// accept an address and with sinks that accept a dial function. It is safe for
+// concurrent use.
 type Wire struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -37,7 +37,7 @@ func NewWire(t testing.TB) *Wire {
 	return w
 }
 
-// Addr returns the address that leads to target (host:port) through the wire.
+// Addr returns the address at which the wire forwards to target (host:port).
 func (w *Wire) Addr(t testing.TB, target string) string {
 	t.Helper()
 	addr, err := w.listen(target)
@@ -47,7 +47,7 @@ func (w *Wire) Addr(t testing.TB, target string) string {
 	return addr
 }
 
-// Dial is a dial function that leads through the wire.
+// Dial is a dial function through the wire.
 func (w *Wire) Dial(ctx context.Context, network, target string) (net.Conn, error) {
 	addr, err := w.listen(target)
 	if err != nil {
@@ -190,8 +190,7 @@ func damaged(l *link) bool   { return l.damaged }
 func (w *Wire) cutNow()      { w.cutThose(anyLink) }
 func (w *Wire) set(f func()) { w.mu.Lock(); f(); w.changed.Broadcast(); w.mu.Unlock() }
 
-// Faults returns the faults that the wire provokes: all but Restart and
-// StallTopic.
+// Faults returns the faults that the wire can inject: all but Restart and StallTopic.
 func (w *Wire) Faults() Faults {
 	return Faults{
 		Down: func(testing.TB) func() {

@@ -9,29 +9,28 @@ import (
 // Status is how a case ended.
 type Status string
 
-// The ends of a case.
+// The statuses of a case.
 const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
-	Skipped Status = "skipped" // the last line of the log says what was lacking
+	Skipped Status = "skipped" // the last line of the log says what is missing
 )
 
-// Result is what came of one case.
+// Result is the result of one case.
 type Result struct {
 	Name     string
 	Status   Status
-	Log      []string // what the case said, in order; an entry may have several lines
+	Log      []string // the case's output, in order; an entry may have several lines
 	Duration time.Duration
 }
 
-// Check runs cases outside of go test, one after the other, and returns a result
-// for each. watch, if not nil, is called with each as it ends.
+// Check runs cases outside of go test, one after the other, and returns their results.
+// watch, if not nil, is called with each result.
 //
-// Kit.Consume may be nil here. What is confirmed can't be compared with what
-// arrives then: cases that find nothing wrong before that point are skipped.
+// Kit.Consume may be nil here. A case that passes up to the point where it compares
+// confirmed with arrived messages is then skipped.
 //
-// When ctx ends, the case under way is ended, and it and all later ones are
-// skipped.
+// When ctx ends, the current case is stopped, and it and all later ones are skipped.
 func Check(ctx context.Context, cases []Case, kit Kit[T], watch func(Result)) []Result {
 	results := make([]Result, len(cases))
 	for n, c := range cases {
@@ -59,7 +58,7 @@ func check(ctx context.Context, c Case, kit plainKit) Result {
 	result := Result{Name: c.Name, Status: Passed, Log: slices.Clone(r.log), Duration: time.Since(begin)}
 	switch {
 	case ctx.Err() != nil:
-		result.Status, result.Log = Skipped, append(result.Log, "ended from outside: "+context.Cause(ctx).Error())
+		result.Status, result.Log = Skipped, append(result.Log, "cancelled: "+context.Cause(ctx).Error())
 	case r.failed:
 		result.Status = Failed
 	case r.skipped:

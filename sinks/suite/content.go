@@ -266,7 +266,7 @@ func (e *env) hostileOne(sink core.Sink, topic string, m *core.Message) bool {
 	switch class := core.ClassOf(results[1]); {
 	case results[1] == nil, class == core.TopicBlocked && m.Topic != topic:
 	case class != core.Permanent:
-		e.Errorf("%s: class %s, which would be tried for ever: %v", describe(m), class, results[1])
+		e.Errorf("%s: class %s, which would be retried forever: %v", describe(m), class, results[1])
 	case accepted && ok:
 		e.Errorf("%s: passes Check but can't be delivered: %v", describe(m), results[1])
 	}

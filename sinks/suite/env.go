@@ -101,7 +101,7 @@ func (e *env) once(ctx context.Context, sink core.Sink, batch []*core.Message) e
 	if e.bounded("Deliver", limit, func() { result <- sink.Deliver(ctx, batch) }) {
 		err = <-result
 		if !reflect.DeepEqual(before, batch) {
-			e.Errorf("Deliver changed the messages, which are the engine's:\n%s", changes(before, batch))
+			e.Errorf("Deliver changed the messages:\n%s", changes(before, batch))
 		}
 	}
 	if results, ok := errors.AsType[core.BatchError](err); ok && len(results) != len(batch) {

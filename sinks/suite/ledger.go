@@ -87,7 +87,7 @@ func (e *env) count(id string, entry *line, copies int) {
 	case copies < least:
 		e.Errorf("lost: %s was confirmed %d times and arrived %d times", id, least, copies)
 	case copies > most && most == 0:
-		e.Errorf("%s was said not to be sent, but arrived %d times", id, copies)
+		e.Errorf("%s was reported as not sent, but arrived %d times", id, copies)
 	case copies > most:
 		e.Errorf("repeated: %s arrived %d times, but was confirmed %d times and unknown %d times", id, copies, least, entry.unknown)
 	}
@@ -122,7 +122,7 @@ func (e *env) compare(entry *line, r Received) {
 		}
 	}
 	last := e.view(entry.sent[len(entry.sent)-1])
-	e.Errorf("arrived other than it was sent:\nsent:    %s\narrived: %s", show(last), show(got))
+	e.Errorf("arrived changed:\nsent:    %s\narrived: %s", show(last), show(got))
 }
 
 // view is what consumers are to see of m.

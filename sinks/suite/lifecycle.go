@@ -92,7 +92,7 @@ func nothingLeaks(e *env) {
 		e.Errorf("after %d rounds: %v", e.kit.Rounds, err)
 	}
 	if now := openFiles(); now > files+fileSlack {
-		e.Errorf("after %d rounds %d files and sockets are open, before it were %d", e.kit.Rounds, now, files)
+		e.Errorf("after %d rounds %d files and sockets are open, %d before", e.kit.Rounds, now, files)
 	}
 	e.audit(topic)
 }

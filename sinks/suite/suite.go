@@ -1,10 +1,12 @@
-// Package suite is what every Sink is held to, without package testing: it is part
-// of `delaybridge plugin verify`. Tests in Go use package sinktest.
+// Package suite has the cases that every Sink must pass. It does not import package
+// testing, because it is part of `delaybridge plugin verify`. Tests in Go use package
+// sinktest.
 //
-// What a sink or its broker can't do is not declared in the Kit; the cases
-// about it are then skipped by name. All cases hold the sink to one ledger: what it confirmed
-// has arrived byte for byte, as often as it was confirmed; what it said was not
-// sent has not arrived; only what it called unknown may be there or not.
+// Declare in the Kit only what the sink and its broker are capable of; cases about other
+// capabilities are skipped. All cases compare the sink's results with the messages that
+// arrived: a confirmed message must have arrived byte for byte, as often as it was
+// confirmed; a message reported as not sent must not have arrived; only a message reported
+// as unknown may have arrived or not.
 package suite
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// T is what a case needs of the test that it runs in: a part of testing.TB.
+// T is the part of testing.TB that a case uses.
 type T interface {
 	Helper()
 	Context() context.Context
@@ -31,23 +33,23 @@ type T interface {
 // Capability is something that not every broker can do.
 type Capability string
 
-// The capabilities. Without a word to the contrary, a sink that does not
-// declare one must refuse, in its Check, messages that need it.
+// The capabilities. Unless noted otherwise, a sink that does not declare one must
+// refuse, in its Check, messages that need it.
 const (
-	Headers         Capability = "headers"          // they arrive at all; else they are not looked at
+	Headers         Capability = "headers"          // headers arrive; else they are not compared
 	HeaderOrder     Capability = "header order"     // else they may arrive in any order
 	RepeatedHeaders Capability = "repeated headers" // a name may occur twice
-	BinaryHeaders   Capability = "binary headers"   // values of any bytes, also none
+	BinaryHeaders   Capability = "binary headers"   // values of any bytes, also empty
 	NullHeaders     Capability = "null headers"     // else a nil value arrives as an empty one
 	EmptyBody       Capability = "empty body"
 	NullBody        Capability = "null body" // else Check refuses a nil body, or it arrives as an empty one
-	Keys            Capability = "keys"      // consumers see the key; else it is not looked at
+	Keys            Capability = "keys"      // consumers see the key; else it is not compared
 	NullKeys        Capability = "null keys" // else a nil key arrives as an empty one
 	Ordered         Capability = "ordered"   // messages with equal keys arrive in the order sent
 	Lanes           Capability = "lanes"     // messages with equal keys arrive in one lane
 )
 
-// Capabilities are all that a Kit can declare.
+// Capabilities returns all capabilities that a Kit can declare.
 func Capabilities() []Capability {
 	return []Capability{Headers, HeaderOrder, RepeatedHeaders, BinaryHeaders, NullHeaders,
 		EmptyBody, NullBody, Keys, NullKeys, Ordered, Lanes}
@@ -67,72 +69,74 @@ type Reader func(ctx context.Context) (Received, error)
 
 // Refusal is a way in which the target refuses messages.
 type Refusal[TB T] struct {
-	// Topic makes a topic whose messages are refused; nil is Kit.NewTopic.
+	// Topic creates a topic whose messages are refused; nil is Kit.NewTopic.
 	Topic func(t TB) string
 	// Open opens a sink that meets the refusal; nil is Kit.Open.
 	Open func(t TB) core.Sink
 	// Prepare, if set, changes a message so that it is refused.
 	Prepare func(m *core.Message)
-	// Class is what the sink must make of it.
+	// Class is the class that the sink must return.
 	Class core.Class
 }
 
-// Faults are what the suite may do to the target; a nil field is a fault that
-// can't be provoked. sinktest.Wire has most of them. Each is called by the goroutine of
-// the test, and heal, where there is one, exactly once.
+// Faults inject faults into the target; a nil field is a fault that can't be injected.
+// sinktest.Wire implements most of them. Each is called in the goroutine of the test,
+// and heal, if there is one, exactly once.
 type Faults[TB T] struct {
 	// Down makes the target unreachable: connections break, new ones fail.
 	Down func(t TB) (heal func())
-	// Stall makes the target silent: connections stay, nothing moves.
+	// Stall makes the target unresponsive: connections stay open, no bytes are
+	// transferred.
 	Stall func(t TB) (heal func())
-	// LoseReplies lets the target hear everything and say nothing.
+	// LoseReplies forwards everything to the target and drops its replies.
 	LoseReplies func(t TB) (heal func())
-	// Cut resets the connections of the moment.
+	// Cut resets the current connections.
 	Cut func(t TB)
-	// Restart kills the target and returns when it works again.
+	// Restart kills and restarts the target, and returns when it works again.
 	Restart func(t TB)
-	// StallTopic makes one topic take and refuse nothing.
+	// StallTopic makes one topic neither confirm nor refuse messages.
 	StallTopic func(t TB, topic string) (heal func())
 }
 
-// Kit is what the suite needs to know of a sink and its target. Only the first
-// three fields must be set. TB is what its functions get: testing.TB in tests.
+// Kit describes a sink and its target to the suite. Only the first three fields must be
+// set. TB is the type of its functions' first argument: testing.TB in tests.
 type Kit[TB T] struct {
 	// Open returns a new sink on the target; the suite closes it.
 	Open func(t TB) core.Sink
-	// NewTopic makes a topic of the target that is empty and nobody else's, with
-	// several lanes if Can has Lanes.
+	// NewTopic creates an empty topic that nothing else uses, with several lanes if Can
+	// has Lanes.
 	NewTopic func(t TB) string
 	// Consume reads a topic from its beginning.
 	Consume func(t TB, topic string) Reader
 
 	Can []Capability
-	// MaxBody is how many bytes of body the sink carries at most, if it knows.
+	// MaxBody is the maximum size of a body in bytes; 0 is unknown.
 	MaxBody int
-	// Delays are headers that the target would take as a request to delay:
-	// Deliver must strip them. Check may refuse them.
+	// Delays are headers that the target would interpret as a request to delay: Deliver
+	// must strip them. Check may refuse them.
 	Delays []core.Header
-	// Hostile are messages, beyond those that the suite brings, that might hurt
-	// their neighbours. Their Topic is used if it is set.
+	// Hostile are messages, in addition to the suite's own, that might make other
+	// messages of a batch fail. Their Topic is used if it is set.
 	Hostile []*core.Message
 
 	MissingTopic    *Refusal[TB] // the topic does not exist
 	NoRights        *Refusal[TB] // the login may not write to the topic
 	NegativeConfirm *Refusal[TB] // the target has the topic, but refuses the message for now
-	Unroutable      *Refusal[TB] // the target takes the message, but nobody would get it
+	Unroutable      *Refusal[TB] // the target accepts the message, but no queue would get it
 	LoginRefused    *Refusal[TB] // the target refuses the login: the whole sink
 
 	Faults Faults[TB]
 
-	// Timeout is what one Deliver is given while the target is in trouble; 3 s.
+	// Timeout bounds one Deliver while the target is in trouble; default 3 s.
 	Timeout time.Duration
-	// ReadTimeout is how long a message that must arrive is waited for; 1 min.
+	// ReadTimeout bounds the wait for a message that must arrive; default 1 min.
 	ReadTimeout time.Duration
-	// Quiet is how long the suite listens for messages that must not come; 150 ms.
+	// Quiet is how long the suite waits for messages that must not arrive; default 150
+	// ms.
 	Quiet time.Duration
-	// Rounds is how often a sink is opened and closed to find leaks; 100.
+	// Rounds is how often a sink is opened and closed to find leaks; default 100.
 	Rounds int
-	// Leaks names functions; goroutines that are in one of them may stay after Close.
+	// Leaks lists functions; goroutines in one of them may remain after Close.
 	Leaks []string
 
 	patience patience
@@ -159,16 +163,16 @@ func (p patience) withDefaults() patience {
 	return p
 }
 
-// Case is one promise of a Sink.
+// Case tests one rule of the contract of core.Sink.
 type Case struct {
 	Name string // begins with its number, such as K1
 	run  func(e *env)
 }
 
-// Cases are all, in the order in which they are run.
+// Cases returns all cases, in the order in which they are run.
 func Cases() []Case { return slices.Clone(cases) }
 
-// Run runs a case as a part of t.
+// Run runs the case as part of t.
 func Run[TB T](t TB, c Case, kit Kit[TB]) { c.run(newEnv(t, kit.plain())) }
 
 var cases = []Case{
@@ -197,7 +201,7 @@ var cases = []Case{
 	{"K23 deliver after close", deliverAfterClose},
 	{"K24 two sinks in one process", twoSinks},
 	{"K25 each message has its own result", resultEach},
-	{"K26 retry keeps the id and tells the attempt", retryKeepsID},
+	{"K26 retry keeps the id and carries the attempt", retryKeepsID},
 	{"K27 trouble with one topic leaves others alone", topicsApart},
 	{"K28 memory is bounded while the target stalls", memoryBounded},
 	{"K29 health follows the target", healthFollows},

@@ -36,20 +36,20 @@ func (p program) with(config json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// About is what there is to know about a plugin.
+// About describes a plugin.
 type About struct {
 	plugin.Info
 	StartMillis   float64 `json:"start_ms"`
 	Command       string  `json:"command"`
 	SHA256        string  `json:"sha256"`
-	Configuration string  `json:"configuration"` // a section of the bridge's, in YAML
+	Configuration string  `json:"configuration"` // section for delaybridge's configuration, in YAML
 }
 
 // startTimeout is for a plugin to start and to describe itself.
 const startTimeout = 15 * time.Second
 
-// Describe starts the program at command, an absolute path, as a plugin, asks it what it
-// is, and ends it. Its texts are printable.
+// Describe starts the program at command, an absolute path, as a plugin, gets its
+// description and stops it. All texts are printable.
 func Describe(ctx context.Context, command string, args []string, mtls bool) (About, error) {
 	p := program{Command: command, Args: args, MTLS: mtls}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

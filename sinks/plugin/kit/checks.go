@@ -28,18 +28,18 @@ type protocolCheck struct {
 
 func protocolChecks() []protocolCheck {
 	return []protocolCheck{
-		{name: "V1 starts within 5 s and says hello in one tidy line", run: (*verifier).startsTidily},
-		{name: "V2 run by hand it explains itself", run: (*verifier).explainsItself},
-		{name: "V3 ends on SIGTERM, with all that it started", run: (*verifier).endsOnSignal},
+		{name: "V1 starts within 5 s and prints one valid first line", run: (*verifier).startsTidily},
+		{name: "V2 run by hand, it prints an explanation", run: (*verifier).explainsItself},
+		{name: "V3 ends on SIGTERM, with its child processes", run: (*verifier).endsOnSignal},
 		{name: "V4 ends when its host is killed", run: (*verifier).endsWithHost},
 		{name: "V5 describes itself", run: (*verifier).describesItself, always: true},
-		{name: "V6 takes its configuration", run: (*verifier).takesConfig, always: true},
-		{name: "V7 points at an unknown setting", run: (*verifier).pointsAtUnknown},
-		{name: "V8 points at a setting of a wrong type", run: (*verifier).pointsAtWrongType},
-		{name: "V9 points at a setting that is missing", run: (*verifier).pointsAtMissing},
+		{name: "V6 accepts its configuration", run: (*verifier).takesConfig, always: true},
+		{name: "V7 reports an unknown setting", run: (*verifier).pointsAtUnknown},
+		{name: "V8 reports a setting of a wrong type", run: (*verifier).pointsAtWrongType},
+		{name: "V9 reports a missing setting", run: (*verifier).pointsAtMissing},
 		{name: "V10 closes in time", run: (*verifier).closesInTime},
-		{name: "V11 killed, it is started again and delivers", run: (*verifier).survivesKill},
-		{name: "V12 secrets stay out of the log", run: (*verifier).secretsKept, last: true},
+		{name: "V11 delivers after it was killed and restarted", run: (*verifier).survivesKill},
+		{name: "V12 logs no secrets", run: (*verifier).secretsKept, last: true},
 	}
 }
 
@@ -54,13 +54,13 @@ func (v *verifier) describesItself(ctx context.Context) error {
 	var faults []error
 	complain := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if core.CheckSinkName(info.Name) != nil {
-		complain("the name %q is not one that a sink can have", info.Name)
+		complain("the name %q is not a valid name of a sink", info.Name)
 	}
 	if info.Version == "" {
-		complain("it tells no version")
+		complain("it reports no version")
 	}
 	if info.Description == "" {
-		complain("it tells no description")
+		complain("it reports no description")
 	}
 	known := map[string]bool{}
 	for _, s := range info.Settings {
@@ -97,7 +97,7 @@ func (v *verifier) takesConfig(ctx context.Context) error {
 // needsConfig skips what makes no sense for a plugin that can't be opened.
 func (v *verifier) needsConfig() error {
 	if !v.works {
-		return skipped("the plugin does not take its configuration")
+		return skipped("the plugin does not accept its configuration")
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (v *verifier) refusesAt(ctx context.Context, what, key string, keys map[str
 	sink, err := v.open(ctx, raw)
 	if err == nil {
 		sink.Close()
-		return fmt.Errorf("%s is taken, want a fault at %q", what, key)
+		return fmt.Errorf("%s is accepted, want a fault at %q", what, key)
 	}
 	fields := faultFields(err)
 	for _, field := range fields {
@@ -174,7 +174,7 @@ func (v *verifier) pointsAtWrongType(ctx context.Context) error {
 	for _, name := range names[:min(maxTried, len(names))] {
 		keys := v.configKeys()
 		keys[name] = json.RawMessage(`{"` + unknownKey + `": true}`)
-		faults = append(faults, v.refusesAt(ctx, "a section that it can't be", name, keys))
+		faults = append(faults, v.refusesAt(ctx, "a section in place of a value", name, keys))
 	}
 	return errors.Join(faults...)
 }
@@ -200,7 +200,7 @@ func (v *verifier) pointsAtMissing(ctx context.Context) error {
 	}
 	sink, err := v.open(ctx, json.RawMessage("{}"))
 	if err != nil {
-		return fmt.Errorf("no setting is described as required, but without any it says: %w", err)
+		return fmt.Errorf("no setting is described as required, but an empty configuration fails: %w", err)
 	}
 	return sink.Close()
 }
@@ -225,7 +225,7 @@ func (v *verifier) closesInTime(ctx context.Context) error {
 		return fmt.Errorf("close took %s, want at most %s", took.Round(time.Millisecond), closeLimit)
 	}
 	if pid > 0 && isAlive(pid) {
-		return fmt.Errorf("process %d is still there after close", pid)
+		return fmt.Errorf("process %d still runs after close", pid)
 	}
 	if warnings := v.log.warningsSince(mark); len(warnings) > 0 {
 		return fmt.Errorf("there was trouble while closing: %s", strings.Join(warnings, "; "))
@@ -312,7 +312,7 @@ func (v *verifier) secretsKept(context.Context) error {
 		looked++
 		for _, line := range v.log.since(0) {
 			if strings.Contains(line, value) {
-				return fmt.Errorf("the value of %q stands in the log", s.Name)
+				return fmt.Errorf("the value of %q is in the log", s.Name)
 			}
 		}
 	}

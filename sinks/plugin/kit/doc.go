@@ -1,4 +1,4 @@
-// Package kit is for authors of plugins: it writes the source of a new one, reports what
-// one is, and checks that one follows the protocol and delivers as every sink does. The
-// commands delaybridge plugin new, info and verify print what it finds.
+// Package kit is for authors of plugins: it creates the source of a new plugin,
+// describes a plugin, and verifies that a plugin follows the protocol and passes the
+// suite of sinks. It implements the commands delaybridge plugin new, info and verify.
 package kit

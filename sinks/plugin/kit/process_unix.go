@@ -151,10 +151,10 @@ func (v *verifier) explainsItself(ctx context.Context) error {
 		return err
 	}
 	if state := b.cmd.ProcessState; state.Success() {
-		return errors.New("it ends with exit code 0, want another: it was not used as it should be")
+		return errors.New("it ends with exit code 0, want an error: it was not started by a host")
 	}
 	if b.stderr.String() == "" {
-		return errors.New("it says nothing on standard error")
+		return errors.New("it prints nothing on standard error")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (b *bare) ends(ctx context.Context, how string) error {
 	for _, step := range []struct {
 		done <-chan struct{}
 		what string
-	}{{b.ended, "it does not end"}, {b.gone, "what it has started does not end"}} {
+	}{{b.ended, "it does not end"}, {b.gone, "its child processes do not end"}} {
 		select {
 		case <-step.done:
 		case <-limit.C:

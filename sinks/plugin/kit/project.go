@@ -21,21 +21,22 @@ import (
 var templates embed.FS
 
 const (
-	// Prefix begins the names of plugins' programs.
+	// Prefix is the prefix of the names of plugins' programs.
 	Prefix = "delaybridge-sink-"
-	// Module is what a plugin in Go imports.
+	// Module is the module that a plugin in Go imports.
 	Module = "github.com/delaybridge/delaybridge"
 )
 
-// Languages are those that a Project can be of.
+// Languages returns the supported languages of a Project.
 func Languages() []string { return []string{"go", "python", "node"} }
 
 // Project is the source of a new plugin: a sink that appends messages to files.
 type Project struct {
 	Name     string // without Prefix
 	Language string // one of Languages
-	// Checkout is a directory with Module, which a plugin in Go is built against; empty
-	// is the one around the working directory, or else the release Version.
+	// Checkout is a directory with the source of Module, which a plugin in Go is built
+	// against. The default is the one that contains the working directory, else the
+	// release Version.
 	Checkout string
 	Version  string
 }
@@ -44,26 +45,25 @@ var nameForm = regexp.MustCompile(`^[a-z](-?[a-z0-9]+)*$`)
 
 const maxName = 40
 
-// Check reports what is wrong with the name or the checkout.
+// Check returns an error if the name or the checkout is invalid.
 func (p Project) Check() error {
 	switch {
 	case strings.HasPrefix(p.Name, Prefix):
 		return fmt.Errorf("give the name without %s, which is put before it: %s", Prefix, strings.TrimPrefix(p.Name, Prefix))
 	case !nameForm.MatchString(p.Name) || len(p.Name) > maxName:
-		return fmt.Errorf("%q is no name for a plugin: it may hold 1 to %d of a-z 0-9 and single -, and begins with a letter", p.Name, maxName)
+		return fmt.Errorf("%q is not a valid name: it must have 1 to %d of a-z 0-9 and single -, and begin with a letter", p.Name, maxName)
 	case p.Checkout != "" && !isCheckout(p.Checkout):
-		return fmt.Errorf("%s is no checkout of %s", p.Checkout, Module)
+		return fmt.Errorf("%s is not a checkout of %s", p.Checkout, Module)
 	}
 	return nil
 }
 
-// Create writes the files of p into dir, which it makes as needed and which must be
-// empty.
+// Create writes the files of p into dir, which must be empty and is created if needed.
 func (p Project) Create(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("look into the directory: %w", err)
+		return fmt.Errorf("read the directory: %w", err)
 	case len(entries) > 0:
 		return fmt.Errorf("%s is not empty; nothing was written", dir)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
-// Result is what came of one check of the protocol or case of the suite.
+// Result is the result of one check of the protocol or one case of the suite.
 type Result struct {
 	Group   string       `json:"group"` // protocol or delivery
 	Name    string       `json:"name"`
@@ -18,14 +18,14 @@ type Result struct {
 	Seconds float64      `json:"seconds"`
 }
 
-// Report is what came of all. It marshals to JSON.
+// Report has all results. It marshals to JSON.
 type Report struct {
 	Program  string  `json:"program"`
 	SHA256   string  `json:"sha256"`
 	Name     string  `json:"name,omitempty"`
 	Version  string  `json:"version,omitempty"`
 	Protocol int     `json:"protocol,omitempty"`
-	Reader   bool    `json:"reader"` // somebody looked at what arrived
+	Reader   bool    `json:"reader"` // a reader checked which messages arrived
 	Passed   int     `json:"passed"`
 	Failed   int     `json:"failed"`
 	Skipped  int     `json:"skipped"`
@@ -73,7 +73,7 @@ type (
 	}
 )
 
-// JUnit returns the report as CI systems read it.
+// JUnit returns the report in JUnit's XML format for CI systems.
 func (r *Report) JUnit() ([]byte, error) {
 	text, err := xml.MarshalIndent(r.junit(), "", "  ")
 	if err != nil {

@@ -17,20 +17,20 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/suite"
 )
 
-// Target says how to verify a plugin, and what is known of what it delivers to. In
-// all texts {tmp} is a directory that is removed afterwards.
+// Target describes how to verify a plugin, and the broker that it delivers to. In all
+// texts {tmp} is replaced by a temporary directory.
 type Target struct {
 	Config       json.RawMessage   // of the sink, a JSON object
 	Can          []string          // of suite.Capabilities
-	MaxBody      int               // 0 is not known
+	MaxBody      int               // 0 is unknown
 	Args         []string          // of the program
 	Env          map[string]string // of the program
 	MTLS         bool
-	Topic        string   // of new topics; {n} is what makes each a new one
-	MakeTopic    []string // command that makes {topic}; empty: topics need not be made
-	Reader       []string // command that prints what is in {topic}; empty: nobody reads
+	Topic        string   // of new topics; {n} is replaced by a unique text
+	MakeTopic    []string // command that creates {topic}; empty if none is needed
+	Reader       []string // command that prints the messages in {topic}; empty if there is none
 	MissingTopic struct {
-		Topic string // empty: not known
+		Topic string // empty is unknown
 		Class string
 	}
 	Hostile     []string // topics
@@ -51,8 +51,9 @@ type verifier struct {
 	works  bool        // it can be opened
 }
 
-// Verify makes the checks that were chosen of the program at command, an absolute path,
-// and tells each result as it comes. Those that ctx's end leaves undone are skipped.
+// Verify runs the chosen checks on the program at command, an absolute path, and
+// reports each result as soon as it is known. When ctx ends, the remaining checks are
+// skipped.
 func Verify(ctx context.Context, command string, args []string, target Target, cases Cases, step func(Result)) (r *Report, err error) {
 	begin := time.Now()
 	hash, err := hashFile(command)
@@ -105,8 +106,8 @@ type Cases struct {
 	suite    []suite.Case
 }
 
-// ChooseCases finds cases by their numbers, such as K4; none means all. Those that
-// find out about the plugin for others are always among them.
+// ChooseCases returns the cases with the given numbers, such as K4; none means all.
+// Cases that others depend on are always included.
 func ChooseCases(numbers []string) (Cases, error) {
 	all := Cases{protocolChecks(), suite.Cases()}
 	if len(numbers) == 0 {

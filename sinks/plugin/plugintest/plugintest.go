@@ -1,5 +1,5 @@
-// Package plugintest makes a plugin of a test binary, so that the tests of a
-// sink can run it behind the boundary too, without another program to build:
+// Package plugintest runs a test binary as a plugin, so that the tests of a sink can
+// also run it as a plugin without building another program:
 //
 //	func TestMain(m *testing.M) { os.Exit(plugintest.Main(m, definition).Run()) }
 //
@@ -20,8 +20,8 @@ import (
 	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
-// Main returns m. In a process that a host has started as a plugin it serves
-// the definition that the first argument names instead, and does not return.
+// Main returns m. In a process that a host has started as a plugin, it instead serves
+// the definition named by the first argument, and does not return.
 func Main(m interface{ Run() int }, definitions ...plugin.Definition) interface{ Run() int } {
 	const cookie = "DELAYBRIDGE_PLUGIN" // as in docs/plugins.md
 	if os.Getenv(cookie) == "" || len(os.Args) < 2 {
@@ -35,8 +35,8 @@ func Main(m interface{ Run() int }, definitions ...plugin.Definition) interface{
 	return nil
 }
 
-// Open starts the definition with that name as a plugin, pinned and over mTLS.
-// settings are what the plugin itself gets. The sink is the caller's to close.
+// Open starts the definition with that name as a plugin, with sha256 and mTLS. settings
+// are the plugin's own settings. The caller must close the sink.
 func Open(t testing.TB, name string, settings any) core.Sink {
 	t.Helper()
 	sink, err := plugin.Opener(nil)(t.Context(), Config(t, name, settings))
@@ -46,8 +46,8 @@ func Open(t testing.TB, name string, settings any) core.Sink {
 	return sink
 }
 
-// Config is the host's configuration of a plugin in this test binary, pinned to
-// its checksum. settings are what the plugin itself gets.
+// Config returns the host's configuration of a plugin in this test binary, with sha256.
+// settings are the plugin's own settings.
 func Config(t testing.TB, name string, settings any) json.RawMessage {
 	t.Helper()
 	path, err := os.Executable()
