@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Listen string // host:port; default 127.0.0.1:7420
 	// Insecure allows addresses other than loopback without tokens. /readyz then
-	// answers with details to anyone.
+	// reports it.
 	Insecure bool
 	// Tokens are the bearer tokens, of which requests must present one; without tokens
 	// none is needed, which is allowed on loopback only. An entry is the token itself,
