@@ -45,7 +45,7 @@ const envConfig = "DELAYBRIDGE_CONFIG"
 func loadConfig(path string) (*config.Config, error) {
 	path = cmp.Or(path, os.Getenv(envConfig))
 	if path == "" {
-		return nil, usageError("no configuration file: give --config FILE or set " + envConfig)
+		return nil, usageError("no configuration file: use --config FILE or set " + envConfig)
 	}
 	c, err := config.Load(path, configOptions())
 	return c, coded(exitConfig, err)

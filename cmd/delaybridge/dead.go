@@ -10,7 +10,7 @@ func (a *app) deadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "dead",
 		Short:   "List, redrive or discard dead letters",
-		Long:    "List, redrive or discard dead letters: messages that were given up, each with the reason.",
+		Long:    "List, redrive or discard dead letters: messages that can't be delivered, each with the reason.",
 		Example: "  delaybridge dead list\n  delaybridge dead redrive order-42\n  delaybridge dead discard order-42",
 	}
 	list := a.listing(&cobra.Command{

@@ -51,7 +51,7 @@ func (a *app) listing(cmd *cobra.Command, query client.Query, states ...client.S
 			return err
 		}
 		if found.Next != "" {
-			fmt.Fprintf(a.stderr, "There is more: go on with --cursor %s\n", escape(found.Next))
+			fmt.Fprintf(a.stderr, "There is more: continue with --cursor %s\n", escape(found.Next))
 		}
 		return nil
 	})

@@ -11,7 +11,7 @@ func (a *app) pluginCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "plugin",
 		Short: "Create, inspect and verify sink plugins",
-		Long: `Create, inspect and verify sink plugins: programs of their own, in any language.
+		Long: `Create, inspect and verify sink plugins: separate programs, in any language.
 docs/plugins.md is the guide.`,
 		Example: "  delaybridge plugin new mine --lang go\n  delaybridge plugin verify ./bin/delaybridge-sink-mine --config verify.yaml\n" +
 			"  delaybridge plugin info ./bin/delaybridge-sink-mine",

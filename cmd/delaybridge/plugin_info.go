@@ -16,7 +16,7 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info PROGRAM [-- ARGS...]",
 		Short: "Show what a plugin is and how to configure it",
-		Long: `Start a plugin, ask it what it is, and stop it. The answer has its settings, the
+		Long: `Start a plugin, get its description, and stop it. The output has its settings, the
 SHA-256 of the program, and a section for the configuration file of the bridge.`,
 		Example: "  delaybridge plugin info ./bin/delaybridge-sink-mine",
 		Args:    programArgs,

@@ -56,6 +56,6 @@ inside one.`,
 
 func nextSteps(language, dir string) string {
 	return fmt.Sprintf("%s: a sink in %s that appends messages to files\n\n  cd %s\n  make            # builds and tests it\n"+
-		"  make verify     # holds it to what a sink promises\n  make dev        # tries it out\n\nREADME.md says which files are yours.\n",
+		"  make verify     # runs the conformance tests\n  make dev        # tries it out\n\nREADME.md says which files are yours.\n",
 		dir, map[string]string{"go": "Go", "python": "Python", "node": "JavaScript"}[language], dir)
 }

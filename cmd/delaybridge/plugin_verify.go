@@ -162,6 +162,6 @@ func (p *verifyProgress) step(r kit.Result) {
 func (p *verifyProgress) summary(r *kit.Report) {
 	p.say(fmt.Sprintf("\n%d passed, %d failed, %d skipped, in %.0f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds))
 	if !r.Reader {
-		p.say("Without a reader in the file nobody has looked whether what was confirmed has arrived:\nthis is no proof that the plugin delivers anything.\n")
+		p.say("The file has no reader, so the arrival of confirmed messages was not checked:\nthe plugin may not deliver anything.\n")
 	}
 }

@@ -131,7 +131,7 @@ func (f *sendFlags) readBody(stdin io.Reader) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(stdin, maxSendBody))
 	if err == nil && len(body) == maxSendBody {
-		err = errors.New("larger than any bridge takes")
+		err = errors.New("larger than any bridge accepts")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the body: %w", err)

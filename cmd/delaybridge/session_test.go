@@ -252,7 +252,7 @@ func TestListWalksPages(t *testing.T) {
 		more   string
 	}{
 		{450, "1000", 450, ""},
-		{450, "300", 300, "There is more: go on with --cursor after-150\n"},
+		{450, "300", 300, "There is more: continue with --cursor after-150\n"},
 		{0, "10", 0, ""},
 	}
 	for _, tt := range tests {

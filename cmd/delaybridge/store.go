@@ -34,7 +34,7 @@ func (a *app) storeFormatCommand() *cobra.Command {
 		Short: "Show the record format that is written, or pin it for a rollback",
 		Long: `Show which record format the instances write, which ones they read, and the pin, if
 one is set. They write the newest format that all of them read. --pin sets the newest
-format to write; running instances follow within seconds. docs/redis.md tells how
+format to write; running instances follow within seconds. docs/redis.md explains how
 to upgrade and how to roll back.`,
 		Example: "  delaybridge store format --config delaybridge.yaml\n  delaybridge store format --config delaybridge.yaml --pin 1",
 		Args:    cobra.NoArgs,

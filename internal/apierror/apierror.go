@@ -1,6 +1,6 @@
-// Package apierror says in one word what went wrong at the way in. Every listener
-// uses it, so that an error has the same code wherever it is heard: HTTP as
-// "code" of a problem, gRPC as reason of an ErrorInfo and as code of a result.
+// Package apierror has the error codes of the API. All listeners use it, so that an
+// error has the same code in each: in HTTP the "code" of a problem, in gRPC the reason
+// of an ErrorInfo and the code of a result.
 package apierror
 
 import (
@@ -14,11 +14,11 @@ import (
 // The codes that all listeners share. They are stable; a listener may have more.
 const (
 	Malformed    = "malformed"         // can't be read
-	Invalid      = "invalid"           // breaks a rule
+	Invalid      = "invalid"           // the request is invalid
 	TooLarge     = "too_large"         // the body, or the request around it
-	BadCursor    = "bad_cursor"        // not of this query
-	Unauthorized = "unauthorized"      // a token is needed
-	TooMany      = "too_many_requests" // without a good token
+	BadCursor    = "bad_cursor"        // of another query
+	Unauthorized = "unauthorized"      // a valid token is required
+	TooMany      = "too_many_requests" // without a valid token
 	Headers      = "headers_too_large" // of the message, or the metadata of a call
 	NotFound     = "not_found"
 	Conflict     = "conflict"
@@ -28,7 +28,7 @@ const (
 	Internal     = "internal"        // a fault of the bridge
 	NotSupported = "not_supported"   // by the store
 	Unavailable  = "unavailable"
-	Busy         = "busy" // more connections, or bytes of requests, than are allowed
+	Busy         = "busy" // more connections, or bytes of requests, than allowed
 	Full         = "store_full"
 	Unknown      = "outcome_unknown"
 )
@@ -36,15 +36,15 @@ const (
 // maxDetail bounds what is told of a store's error.
 const maxDetail = 256
 
-// Error is an error as a producer hears it.
+// Error is an error as it is reported to a producer.
 type Error struct {
 	Code   string
-	Field  string // the member of the message that is wrong, if it is one
+	Field  string // the invalid member of the message, if it is one
 	Detail string // for people; this and Field are UTF-8
 }
 
-// Of says what an error of core is. What has no class there is Unknown, as then
-// nothing can be promised.
+// Of returns the Error of an error of core. Other errors have the code of an unknown
+// outcome.
 func Of(err error) Error {
 	if e, ok := errors.AsType[*core.InvalidError](err); ok {
 		return Error{Code: invalidCode(e), Field: text(e.Field), Detail: text(e.Error())}
@@ -74,8 +74,8 @@ func invalidCode(e *core.InvalidError) string {
 	return Invalid
 }
 
-// RetryAfter is how long a producer should wait before it sends the same again;
-// zero if that would not help.
+// RetryAfter returns how long a producer should wait before it sends the same again;
+// zero if a repeat would not help.
 func RetryAfter(code string) time.Duration {
 	switch code {
 	case Unavailable, Unknown, TooMany, Busy:

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// A remote may fail to show a token FloodBurst times at once, and then
-// FloodPerSecond times a second, before it is only told to wait.
+// A remote address may fail to authenticate FloodBurst times at once, and then
+// FloodPerSecond times a second, before its failed attempts are refused as too many.
 const (
 	FloodBurst     = 20
 	FloodPerSecond = 2
 	floodRemotes   = 4096 // that are remembered
 )
 
-// Flood counts failed log-ins by remote. Good tokens are not held up by it: the
-// remote may be a proxy before many producers. The zero value is ready.
+// Flood counts failed authentications by remote address. It does not limit requests
+// with a valid token, because the remote may be a proxy of many producers. The zero
+// value is ready to use.
 type Flood struct {
 	mu      sync.Mutex
 	remotes map[netip.Prefix]allowance
@@ -31,8 +32,8 @@ func (a allowance) now(now time.Time) float64 {
 	return min(FloodBurst, a.left+now.Sub(a.at).Seconds()*FloodPerSecond)
 }
 
-// Spend counts a failure of the remote address and reports whether it was within
-// what is allowed. Safe for concurrent use.
+// Spend counts a failure of the remote address and reports whether it is within the
+// limit. It is safe for concurrent use.
 func (f *Flood) Spend(remote string, now time.Time) bool {
 	network := networkOf(remote)
 	f.mu.Lock()

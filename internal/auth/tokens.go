@@ -1,5 +1,4 @@
-// Package auth is how listeners know producers: bearer tokens, and what happens to
-// those who guess them.
+// Package auth authenticates producers with bearer tokens, and limits failed attempts.
 package auth
 
 import (
@@ -11,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// MinTokenLen is how short a token may be. There is no lock-out that guessing
-// would run into, so a token must not be guessable.
+// MinTokenLen is the minimum length of a token. Addresses are not locked out, so a
+// token must not be guessable.
 const MinTokenLen = 16
 
 const hashPrefix = "sha256:"
@@ -20,18 +19,17 @@ const hashPrefix = "sha256:"
 // Hash is the SHA-256 of a token.
 type Hash = [sha256.Size]byte
 
-// Tokens are the hashes of the tokens in force. They can be exchanged while
-// requests are served. Set must be called before anything else.
+// Tokens are the hashes of the valid tokens. They can be replaced while requests are
+// served. Call Set before any other method.
 type Tokens struct{ hashes atomic.Pointer[[]Hash] }
 
-// Set puts other tokens in force, in place of those before.
+// Set replaces the valid tokens.
 func (t *Tokens) Set(hashes []Hash) { t.hashes.Store(&hashes) }
 
-// None reports whether no token is needed.
+// None reports whether no token is required.
 func (t *Tokens) None() bool { return len(*t.hashes.Load()) == 0 }
 
-// Admit reports whether token is one of those in force, in a time that does not
-// depend on which.
+// Admit reports whether token is valid, in constant time.
 func (t *Tokens) Admit(token string) bool {
 	given, found := sha256.Sum256([]byte(token)), 0
 	for _, hash := range *t.hashes.Load() {
@@ -41,8 +39,8 @@ func (t *Tokens) Admit(token string) bool {
 }
 
 // HashTokens checks the entries of a configuration: each is a token, of at least
-// MinTokenLen printable ASCII characters, or "sha256:" and the hash of one in
-// hex. Errors name an entry by its place, never by its value.
+// MinTokenLen printable ASCII characters, or "sha256:" and the hash of one in hex.
+// Errors name an entry by its index, never by its value.
 func HashTokens(entries []string) ([]Hash, error) {
 	hashes := make([]Hash, len(entries))
 	for n, entry := range entries {

@@ -4,22 +4,22 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the bytes of all requests that a listener has received and not
-// answered. Safe for concurrent use.
+// Budget bounds the bytes of all unanswered requests of a listener. It is safe for
+// concurrent use.
 type Budget struct {
 	most int64
 	used atomic.Int64
 }
 
-// NewBudget returns a Budget of so many bytes.
+// NewBudget returns a Budget of the given number of bytes.
 func NewBudget(most int64) *Budget { return &Budget{most: most} }
 
-// Take counts bytes in, and reports whether there was room for them. They count in
-// any case: Give them back.
+// Take adds bytes and reports whether they are within the budget. They are added in any
+// case; Give returns them.
 func (b *Budget) Take(n int) bool { return b.used.Add(int64(n)) <= b.most }
 
-// Give takes back what Take was told.
+// Give returns bytes that Take has added.
 func (b *Budget) Give(n int) { b.used.Add(-int64(n)) }
 
-// Spent reports whether there is more than there may be.
+// Spent reports whether the budget is exceeded.
 func (b *Budget) Spent() bool { return b.used.Load() > b.most }

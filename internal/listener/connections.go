@@ -1,5 +1,6 @@
-// Package listener is what HTTP and gRPC share: how many connections they hold, how many
-// bytes of requests, where they may listen, and who may be told how the bridge is.
+// Package listener has the common parts of the HTTP and gRPC listeners: bounds of
+// connections and of bytes of requests, the check of listen addresses, and the log of
+// readiness.
 package listener
 
 import (
@@ -13,9 +14,9 @@ import (
 // is told while producers fill it.
 const spareConnections = 32
 
-// Limit returns a listener that holds at most so many connections, and a few spare
-// ones: those may ask for health only, as long as Conn.Admitted says so. Whoever
-// connects beyond these is cut off at once.
+// Limit returns a listener with at most the given number of connections and a few spare
+// ones, which may only request health until Conn.Admitted returns true. Further
+// connections are closed at once.
 func Limit(inner net.Listener, most int, log *slog.Logger) net.Listener {
 	return &limited{Listener: inner, most: int64(most), log: log}
 }
@@ -28,7 +29,7 @@ type limited struct {
 	told           time.Time    // when the log was last told that all is full
 }
 
-// Conn is a connection that is counted.
+// Conn is a counted connection.
 type Conn struct {
 	net.Conn
 	of    *limited
@@ -70,8 +71,8 @@ func (c *Conn) move(from, to *atomic.Int64, most int64) bool {
 	return true
 }
 
-// Admitted reports whether more than health may be asked for: c is not a spare
-// connection, or no longer, as another has ended.
+// Admitted reports whether c may request more than health: it is not a spare
+// connection, or no longer one because another has ended.
 func (c *Conn) Admitted() bool {
 	spare := &c.of.spare
 	return c.place.Load() != spare || c.move(spare, &c.of.regular, c.of.most)
@@ -93,7 +94,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// ConnOf returns the Conn that c is, or is TLS on; nil if it is none.
+// ConnOf returns c, or the connection under c's TLS, as a Conn; nil if it is none.
 func ConnOf(c net.Conn) *Conn {
 	for {
 		switch inner := c.(type) {

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// Loopback reports whether listen, host:port, can be reached from this machine
-// only.
+// Loopback reports whether the address listen, host:port, can be reached only from this
+// machine.
 func Loopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

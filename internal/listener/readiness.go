@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// Readiness logs what stands in the way of accepting, which strangers are not
-// told. The zero value is ready.
+// Readiness logs why messages can't be accepted, which is not shown to callers without
+// a token. The zero value is ready to use.
 type Readiness struct{ unready atomic.Bool }
 
-// Note logs the first of several errors, and that they have ended. Safe for
+// Note logs the first of successive errors, and when they have ended. It is safe for
 // concurrent use.
 func (r *Readiness) Note(log *slog.Logger, err error) {
 	switch unready := err != nil; {

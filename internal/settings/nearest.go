@@ -2,7 +2,7 @@ package settings
 
 import "strings"
 
-// Nearest returns the one of known that s is probably a slip of, or nothing.
+// Nearest returns the known name that s is probably a misspelling of, or "".
 func Nearest(s string, known []string) string {
 	best, distance := "", 1+max(1, len(s)/3)
 	for _, k := range known {

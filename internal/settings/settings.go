@@ -1,5 +1,5 @@
-// Package settings reads the configuration of a part, such as a sink or a source,
-// strictly: the same rules and the same errors in each.
+// Package settings strictly decodes the configuration of a part, such as a sink or a
+// source, with the same rules and errors for each.
 package settings
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Decode reads raw, one JSON object or nothing, into the struct that into points to. of names
-// what is configured, such as "a Kafka sink". An error is a *core.InvalidError that
-// names the field and shows no value, as that may be a secret: a key that the struct
-// does not have, a value of another type, or something behind the object.
+// Decode decodes raw, one JSON object or empty, into the struct that into points to. of
+// names the part, such as "a Kafka sink". An unknown key, a value of another type, or text
+// after the object is a *core.InvalidError, which names the field and shows no value,
+// because it may be a secret.
 func Decode(raw json.RawMessage, into any, of string) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
@@ -97,15 +97,15 @@ func keysOf(t reflect.Type) (keys []string) {
 	return keys
 }
 
-// Duration is a setting that is a time: Text as written, empty for Standard.
+// Duration is a duration setting: Text as written, empty for Standard.
 type Duration struct {
 	Field, Text        string
 	Standard, Min, Max time.Duration
 	To                 *time.Duration
 }
 
-// Durations reads each into its To. An error is a *core.InvalidError about the first
-// that is no duration, or not from Min to Max.
+// Durations parses each into its To. It returns a *core.InvalidError for the first that
+// is not a duration from Min to Max.
 func Durations(all ...Duration) error {
 	for _, d := range all {
 		*d.To = d.Standard
@@ -124,7 +124,7 @@ func Durations(all ...Duration) error {
 	return nil
 }
 
-// Int is a setting that is a number: Given as written, nil for Standard.
+// Int is a number setting: Given as written, nil for Standard.
 type Int struct {
 	Field              string
 	Given              *int
@@ -132,8 +132,8 @@ type Int struct {
 	To                 *int
 }
 
-// Ints reads each into its To. An error is a *core.InvalidError about the first that
-// is not from Min to Max.
+// Ints stores each in its To. It returns a *core.InvalidError for the first that is not
+// from Min to Max.
 func Ints(all ...Int) error {
 	for _, n := range all {
 		*n.To = n.Standard

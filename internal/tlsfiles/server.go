@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// LoadServer reads a server's certificate and its key from PEM files; nil for two
-// empty paths. An expired certificate is an error.
+// LoadServer reads a server's certificate and its key from PEM files. It returns nil
+// for two empty paths, and an error for an expired certificate.
 func LoadServer(certPath, keyPath string) (*tls.Config, error) {
 	if certPath == "" && keyPath == "" {
 		return nil, nil

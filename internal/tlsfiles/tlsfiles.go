@@ -1,5 +1,5 @@
-// Package tlsfiles is how sinks are told to speak TLS to a broker: the same
-// settings and the same faults in each.
+// Package tlsfiles has the TLS settings of sinks and sources, with the same errors in
+// each.
 package tlsfiles
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Config is the settings under the key "tls" of a sink. The zero value trusts
-// the system's authorities and shows no certificate.
+// Config has the settings under the key "tls". The zero value trusts the system's
+// authorities and sends no certificate.
 type Config struct {
 	CA                 string `json:"ca"`   // PEM file of the authorities to trust
-	Cert               string `json:"cert"` // PEM file of our certificate
+	Cert               string `json:"cert"` // PEM file of the client certificate
 	Key                string `json:"key"`  // PEM file of its key
 	ServerName         string `json:"server_name"`
 	InsecureSkipVerify bool   `json:"insecure_skip_verify"`

@@ -26,7 +26,7 @@ func (d *decoder) check(c *Config) {
 		d.checkRetry("sinks."+s.Name+".retry", s.Retry)
 	}
 	if len(c.Sinks) == 0 && !d.isBroken("sinks") {
-		d.fail("sinks", "missing", "no sink is configured; give at least one, such as sinks: {console: {type: console}}")
+		d.fail("sinks", "missing", "no sink is configured; add at least one, such as sinks: {console: {type: console}}")
 	}
 }
 
@@ -35,7 +35,7 @@ var prefixForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,31}$`)
 func (d *decoder) checkRedis(r *Redis) {
 	const at = "store.redis"
 	if r.url == "" && len(r.Addrs) == 0 && !d.isBroken(at) {
-		d.fail(at, "missing", "has neither url nor addrs; give one, such as url: redis://127.0.0.1:6379")
+		d.fail(at, "missing", "has neither url nor addrs; set one, such as url: redis://127.0.0.1:6379")
 	}
 	for n, addr := range r.Addrs {
 		if checkHostPort(addr) != nil {
@@ -57,7 +57,7 @@ func (d *decoder) checkTopology(r *Redis) {
 	const at = "store.redis"
 	switch {
 	case r.Cluster && r.DB != 0:
-		d.fail(at+".db", "conflict", "must be 0, as cluster is true")
+		d.fail(at+".db", "conflict", "must be 0 because cluster is true")
 	case r.Cluster && r.MasterName != "":
 		d.fail(at+".master_name", "conflict", "can't be used together with cluster: true")
 	case len(r.Addrs) > 1 && !r.Cluster && r.MasterName == "":
@@ -136,7 +136,7 @@ func checkHostPort(addr string) error {
 func (d *decoder) checkTLS(at string, t *TLS) {
 	for _, f := range []struct{ key, value string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}, {"server_name", t.ServerName}} {
 		if f.value != "" && !t.Enabled {
-			d.fail(at+"."+f.key, "conflict", "has no effect, as enabled is false")
+			d.fail(at+"."+f.key, "conflict", "has no effect because enabled is false")
 		}
 	}
 	d.checkPair(at+".cert", t.Cert, at+".key", t.Key)

@@ -139,7 +139,7 @@ func (d *decoder) entries(path string, node ast.Node) []entry {
 			continue
 		}
 		if line, repeated := first[key.Value]; repeated {
-			d.failAt(key, path, "duplicate-key", "key %s is there already, in line %d", d.quotedName(e), line)
+			d.failAt(key, path, "duplicate-key", "key %s is already in line %d", d.quotedName(e), line)
 			continue
 		}
 		first[key.Value] = key.Position.Line

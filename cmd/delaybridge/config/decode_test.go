@@ -53,14 +53,14 @@ func TestFaultsAsPrinted(t *testing.T) {
 		"C1 empty file": {
 			text: "",
 			want: lines(
-				"c.yaml:1:1: error: store.redis: has neither url nor addrs; give one, such as url: redis://127.0.0.1:6379 [missing]",
-				"c.yaml:1:1: error: sinks: no sink is configured; give at least one, such as sinks: {console: {type: console}} [missing]"),
+				"c.yaml:1:1: error: store.redis: has neither url nor addrs; set one, such as url: redis://127.0.0.1:6379 [missing]",
+				"c.yaml:1:1: error: sinks: no sink is configured; add at least one, such as sinks: {console: {type: console}} [missing]"),
 		},
 		"C1 comments only": {
 			text: "# nothing\n",
 			want: lines(
-				"c.yaml:1:1: error: store.redis: has neither url nor addrs; give one, such as url: redis://127.0.0.1:6379 [missing]",
-				"c.yaml:1:1: error: sinks: no sink is configured; give at least one, such as sinks: {console: {type: console}} [missing]"),
+				"c.yaml:1:1: error: store.redis: has neither url nor addrs; set one, such as url: redis://127.0.0.1:6379 [missing]",
+				"c.yaml:1:1: error: sinks: no sink is configured; add at least one, such as sinks: {console: {type: console}} [missing]"),
 		},
 		"C2 unknown key, value hidden": {
 			text: good + "http: {lissten: hunter2} # hunter3\n",
@@ -83,7 +83,7 @@ func TestFaultsAsPrinted(t *testing.T) {
 		"C2 duplicate key": {
 			text: good + "log:\n  level: info\n  level: warn\n",
 			want: lines(
-				`c.yaml:5:3: error: log: key "level" is there already, in line 4 [duplicate-key]`,
+				`c.yaml:5:3: error: log: key "level" is already in line 4 [duplicate-key]`,
 				`      level: ***`,
 				`      ^`),
 		},
@@ -157,7 +157,7 @@ func TestFaultsAsPrinted(t *testing.T) {
 		"C7 two sinks with one name": {
 			text: "store: {redis: {addrs: [\"h:1\"]}}\nsinks:\n  a: {type: console}\n  a: {type: kafka}\n",
 			want: lines(
-				`c.yaml:4:3: error: sinks: key "a" is there already, in line 3 [duplicate-key]`,
+				`c.yaml:4:3: error: sinks: key "a" is already in line 3 [duplicate-key]`,
 				`      a: {type: ***}`,
 				`      ^`),
 		},
@@ -192,7 +192,7 @@ func TestFaultsAsPrinted(t *testing.T) {
 		"C14 db with cluster": {
 			text: "store: {redis: {addrs: [\"a:1\", \"b:2\"], cluster: true, db: 1}}\nsinks: {a: {type: console}}\n",
 			want: lines(
-				`c.yaml:1:59: error: store.redis.db: must be 0, as cluster is true [conflict]`,
+				`c.yaml:1:59: error: store.redis.db: must be 0 because cluster is true [conflict]`,
 				`    store: {redis: {addrs: [***, ***], cluster: true, db: 1}}`,
 				`                                                          ^`),
 		},

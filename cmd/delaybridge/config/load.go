@@ -25,7 +25,7 @@ func Load(path string, options Options) (*Config, error) {
 	d := decoder{source: c.source, options: options.withDefaults()}
 	if isOpen(mode) {
 		for _, e := range d.exposed {
-			d.failAt(e.at, e.path, "readable-secret", "is a secret in a file that everybody can read; chmod o-r %s, or write ${VAR}", path)
+			d.failAt(e.at, e.path, "readable-secret", "is a secret in a file that is readable by all users; chmod o-r %s, or write ${VAR}", path)
 		}
 	}
 	d.checkFiles(c)
@@ -72,7 +72,7 @@ func (d *decoder) checkKeyPair(certPath, cert, keyPath, key string) {
 		return
 	}
 	if info, err := os.Stat(key); err == nil && isOpen(info.Mode()) {
-		d.fail(keyPath, "readable-secret", "is a private key that everybody can read; chmod o-r %s", key)
+		d.fail(keyPath, "readable-secret", "is a private key that is readable by all users; chmod o-r %s", key)
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

@@ -78,7 +78,7 @@ func TestCertificates(t *testing.T) {
 		"other key":        {good + fmt.Sprintf("http: {tls_cert: %q, tls_key: %q}\n", cert, otherKey), "http.tls_cert: tls: private key does not match"},
 		"expired":          {good + fmt.Sprintf("http: {tls_cert: %q, tls_key: %q}\n", oldCert, oldKey), "http.tls_cert: the certificate expired on "},
 		"not there":        {good + "http: {tls_cert: /nowhere/c, tls_key: /nowhere/k}\n", "http.tls_cert: open ***: no such file"},
-		"readable key":     {good + fmt.Sprintf("http: {tls_cert: %q, tls_key: %q}\n", cert, openKey), "http.tls_key: is a private key that everybody can read"},
+		"readable key":     {good + fmt.Sprintf("http: {tls_cert: %q, tls_key: %q}\n", cert, openKey), "http.tls_key: is a private key that is readable by all users"},
 		"no authority":     {redisTLS(fmt.Sprintf("ca: %q", key)), "store.redis.tls.ca: holds no certificate"},
 		"not enabled":      {"store: {redis: {addrs: [\"h:1\"], tls: {ca: x}}}\nsinks: {a: {type: console}}\n", "store.redis.tls.ca: has no effect"},
 		"key without cert": {redisTLS(fmt.Sprintf("key: %q", key)), "store.redis.tls.key: needs store.redis.tls.cert"},

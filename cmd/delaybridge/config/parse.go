@@ -77,7 +77,7 @@ func checkText(text string) *fault {
 func tokenize(text string) (tokens token.Tokens, f *fault) {
 	defer func() {
 		if recover() != nil {
-			f = &fault{1, 1, "syntax", "the file is not YAML that can be read"}
+			f = &fault{1, 1, "syntax", "the file is not valid YAML"}
 		}
 	}()
 	return lexer.Tokenize(text), nil
@@ -110,7 +110,7 @@ func (s *source) checkShape() *fault {
 func parseTokens(tokens token.Tokens) (file *ast.File, err error) {
 	defer func() {
 		if recover() != nil {
-			err = errors.New("the file is not YAML that can be read")
+			err = errors.New("the file is not valid YAML")
 		}
 	}()
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -119,7 +119,7 @@ func parseTokens(tokens token.Tokens) (file *ast.File, err error) {
 func (s *source) syntaxFault(err error) *fault {
 	syntax, ok := errors.AsType[*yaml.SyntaxError](err)
 	if !ok || syntax.GetToken() == nil {
-		return &fault{1, 1, "syntax", "the file is not YAML that can be read"}
+		return &fault{1, 1, "syntax", "the file is not valid YAML"}
 	}
 	at := syntax.GetToken().Position
 	said := quoted.ReplaceAllString(printable(syntax.GetMessage()), mask)

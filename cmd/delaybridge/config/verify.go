@@ -38,7 +38,7 @@ func DecodeVerify(name string, text []byte, options Options, capabilities []stri
 		d.fail("missing_topic", "missing", "has no topic")
 	}
 	if !d.isBroken("topic") && !strings.Contains(v.Topic, "{n}") {
-		d.fail("topic", "bad-value", "must hold {n}, which makes each topic a new one")
+		d.fail("topic", "bad-value", "must contain {n}, which makes each topic unique")
 	}
 	if err := d.render(d.faults); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func verifyFields(v *kit.Target, capabilities []string) []field {
 	return []field{
 		{name: "config", doc: "of the sink", kind: "section", raw: func(config json.RawMessage) { v.Config = config }},
 		capabilityList("can", &v.Can, capabilities),
-		size("max_body", &v.MaxBody, "", "1B", "64MiB", "largest body that the sink takes"),
+		size("max_body", &v.MaxBody, "", "1B", "64MiB", "largest body that the sink accepts"),
 		texts("args", &v.Args, "of the program"),
 		{name: "env", doc: "of the program", kind: "section", raw: func(env json.RawMessage) { setEnv(v.Env, env) }},
 		mtls,
@@ -62,9 +62,9 @@ func verifyFields(v *kit.Target, capabilities []string) []field {
 		texts("reader", &v.Reader, "command that prints the messages of a topic"),
 		section("missing_topic", "a topic that does not exist, or can't",
 			text("topic", &v.MissingTopic.Topic, "", "its name"),
-			oneOf("class", &v.MissingTopic.Class, "topic_blocked", "what the sink makes of it", classes...)),
-		texts("hostile", &v.Hostile, "topics that might do harm"),
-		texts("delays", &v.Delays, "headers that the target would take as a request to delay"),
+			oneOf("class", &v.MissingTopic.Class, "topic_blocked", "class that the sink returns", classes...)),
+		texts("hostile", &v.Hostile, "topics that might make other messages fail"),
+		texts("delays", &v.Delays, "headers that the target would interpret as a request to delay"),
 		duration("read_timeout", &v.ReadTimeout, "15s", "1s", "10m", "for a message that must arrive"),
 		duration("quiet", &v.Quiet, "500ms", "10ms", "1m", "for messages that must not come"),
 	}

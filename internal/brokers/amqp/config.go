@@ -1,5 +1,5 @@
-// Package amqp is how to reach RabbitMQ, or another broker that speaks AMQP 0-9-1: the
-// settings of a connection, and the connection itself. It is for the source and the sink.
+// Package amqp connects to RabbitMQ, or to another AMQP 0-9-1 broker: it has the settings
+// of a connection, and the connection itself, for the source and the sink.
 package amqp
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
-// ConnectionConfig is the settings of a connection, to be embedded in those of a source
-// or a sink. The documentation of the sink explains them.
+// ConnectionConfig has the settings of a connection, embedded in those of the source
+// and the sink. The documentation of the sink describes them.
 type ConnectionConfig struct {
 	URLs         []string         `json:"urls"`
 	DialTimeout  string           `json:"dial_timeout"`
@@ -31,12 +31,12 @@ type ConnectionConfig struct {
 	TLS          *tlsfiles.Config `json:"tls"`
 }
 
-// Cluster is one or more nodes of which any will do. Load makes it.
+// Cluster is one or more equivalent nodes. Load creates it.
 type Cluster struct {
-	// DialTimeout is for a connection to be made, TLS and login included. What asks for
-	// little after that, such as opening a channel, may take as long again.
+	// DialTimeout bounds a dial, TLS and login included, and each short request after
+	// it, such as opening a channel.
 	DialTimeout time.Duration
-	// Wrap, if not nil, stands between a connection and the client library.
+	// Wrap, if not nil, wraps each connection that the client library uses.
 	Wrap func(net.Conn) net.Conn
 
 	nodes        []node
@@ -117,9 +117,9 @@ func parseNode(field, text string) (node, error) {
 
 const maxShort = 255
 
-// CheckShort reports whether text fits into a short string of the protocol, as all names
-// and most properties are: the library closes the connection, and with it everybody's
-// messages, on a longer one. The error is a *core.InvalidError.
+// CheckShort returns a *core.InvalidError if text does not fit into a short string of
+// the protocol, the type of all names and most properties. The library closes the whole
+// connection on a longer one.
 func CheckShort(field, text string) error {
 	switch {
 	case len(text) > maxShort:

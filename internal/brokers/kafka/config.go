@@ -21,10 +21,10 @@ import (
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 )
 
-// ConnectionConfig is the settings of a connection, to be embedded in those of a source
-// or a sink. The documentation of the sink explains them.
+// ConnectionConfig has the settings of a connection, embedded in those of the source
+// and the sink. The documentation of the sink describes them.
 type ConnectionConfig struct {
-	Brokers        []string         `json:"brokers"` // host:port of one or more to begin with
+	Brokers        []string         `json:"brokers"` // host:port of one or more brokers to start with
 	ClientID       string           `json:"client_id"`
 	TLS            *tlsfiles.Config `json:"tls"`  // nil: plain text
 	SASL           *SASL            `json:"sasl"` // nil: no login
@@ -112,8 +112,8 @@ const (
 	topicChars  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
-// CheckTopic refuses what can't be the name of a topic of Kafka. The error is a
-// *core.InvalidError of that field.
+// CheckTopic returns a *core.InvalidError of that field if name can't be the name of a
+// Kafka topic.
 func CheckTopic(field, topic string) error {
 	switch {
 	case topic == "" || len(topic) > maxTopicLen:
