@@ -58,7 +58,7 @@ func TestDecodeVerifyFaults(t *testing.T) {
 		"redaer: []":                              `unknown key "redaer" (did you mean "reader"?)`,
 		"can: [heders]":                           `(did you mean "headers"?)`,
 		"can: headers":                            "must be a list",
-		"topic: fixed":                            "must hold {n}",
+		"topic: fixed":                            "must contain {n}",
 		"missing_topic: {class: permanent}":       "has no topic",
 		"missing_topic: {topic: x, class: retry}": "known are permanent, topic_blocked",
 		"config: 3":                               "must be a section",
