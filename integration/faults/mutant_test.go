@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,29 @@ func TestMutantsFit(t *testing.T) {
 		}
 		if (len(m.rows) == 0) == (len(m.test) == 0) {
 			t.Errorf("%s: needs either rows or a test to be looked for with", m.name)
+		}
+	}
+}
+
+// TestLogPatternsFit: rows that look for a line in the log look for one that the code has.
+func TestLogPatternsFit(t *testing.T) {
+	for _, p := range []struct {
+		pattern    *regexp.Regexp
+		file, text string
+	}{
+		{lostLease, "core/redisstore/serve.go", "leases of buckets lost because they were not renewed in time"},
+		{metNewer, "core/redisstore/take.go", "records of a newer format are due and wait, because no instance reads them"},
+		{leftOut, "interceptors/source/parker.go", "record skipped, because it can't be parked"},
+	} {
+		code, err := os.ReadFile(filepath.Join("..", "..", p.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(code), `"`+p.text) {
+			t.Errorf("%s does not log %q", p.file, p.text)
+		}
+		if line := `level=WARN msg="` + p.text + `" format=2`; !p.pattern.MatchString(line) {
+			t.Errorf("%s does not match %s", p.pattern, line)
 		}
 	}
 }

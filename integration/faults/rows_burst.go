@@ -100,7 +100,7 @@ func (r *run) parkBatch(store *redisstore.Store, from int) {
 	}
 }
 
-var lostLease = regexp.MustCompile(`(lease of buckets was lost[^\n]*)`)
+var lostLease = regexp.MustCompile(`(leases of buckets lost[^\n]*)`)
 
 // checkBurst finds leases that were lost, and attempts that were spent.
 func (r *run) checkBurst() {

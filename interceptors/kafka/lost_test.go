@@ -363,7 +363,7 @@ func TestTopicRecreatedAndLonger(t *testing.T) {
 	gone := make(chan struct{})
 	var armed atomic.Bool
 	noticed := func(record slog.Record) bool {
-		lost := strings.HasPrefix(record.Message, "partition is not the one") || strings.HasPrefix(record.Message, "topics do not exist")
+		lost := strings.HasPrefix(record.Message, "the partition was recreated") || strings.HasPrefix(record.Message, "topics do not exist")
 		return lost && armed.Load()
 	}
 	log := slog.New(atRecord{r.logger().Handler(), noticed, sync.OnceFunc(func() { close(gone) })})
