@@ -67,7 +67,7 @@ const (
 )
 
 // SameContent reports whether a message with the same ID is a repeat and not a
-// conflict. Times are not compared, because a repeat may resolve them anew.
+// conflict. Times are not compared, because a repeat may resolve them to other times.
 func SameContent(a, b *Message) bool {
 	return a.Topic == b.Topic && a.Priority == b.Priority &&
 		sameBytes(a.Key, b.Key) && sameBytes(a.Body, b.Body) &&

@@ -91,9 +91,9 @@ func notPrintable(r rune) bool { return r <= ' ' || r > '~' }
 
 func (c *Cluster) checkNames() error {
 	switch {
-	case !onlyOf(c.Namespace, namespaceChars) || len(c.Namespace) > maxNamespaceLen:
+	case strings.Trim(c.Namespace, namespaceChars) != "" || len(c.Namespace) > maxNamespaceLen:
 		return core.Invalidf("namespace", "may hold up to %d of A-Z a-z 0-9 _ - only", maxNamespaceLen)
-	case !onlyOf(c.Group, nameChars) || len(c.OnWire(c.Group)) > maxGroupLen:
+	case strings.Trim(c.Group, nameChars) != "" || len(c.OnWire(c.Group)) > maxGroupLen:
 		return core.Invalidf("group", "may hold up to %d of A-Z a-z 0-9 _ - | %% only, with the namespace", maxGroupLen)
 	}
 	return nil
@@ -111,7 +111,7 @@ func (c *Cluster) OnWire(name string) string {
 // reserved depends on what is done with them.
 func (c *Cluster) CheckTopic(field, topic string) error {
 	switch {
-	case topic == "" || !onlyOf(topic, nameChars):
+	case topic == "" || strings.Trim(topic, nameChars) != "":
 		return core.Invalidf(field, "must be a name of A-Z a-z 0-9 _ - | %%")
 	case c.Namespace != "" && strings.Contains(topic, "%"):
 		return core.Invalidf(field, "must not hold %%, as there is a namespace")
@@ -119,13 +119,4 @@ func (c *Cluster) CheckTopic(field, topic string) error {
 		return &core.InvalidError{Field: field, Reason: fmt.Sprintf("is longer than %d bytes, with the namespace", maxTopicLen), TooLarge: true}
 	}
 	return nil
-}
-
-func onlyOf(s, allowed string) bool {
-	for i := range len(s) {
-		if strings.IndexByte(allowed, s[i]) < 0 {
-			return false
-		}
-	}
-	return true
 }
