@@ -53,8 +53,11 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (Receipt, error) {
 
 // Reschedule changes when a waiting message is due. ErrTooLate as with Cancel.
 func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (Receipt, error) {
-	body := append(appendWhen([]byte{'{'}, when.At, when.After), '}')
-	return plain(c.change(ctx, http.MethodPatch, "/v1/messages/", ref, "", body))
+	body, err := appendWhen([]byte{'{'}, when.At, when.After)
+	if err != nil {
+		return Receipt{ID: ref.ID, Sink: ref.Sink}, err
+	}
+	return plain(c.change(ctx, http.MethodPatch, "/v1/messages/", ref, "", append(body, '}')))
 }
 
 // DeliverNow makes a waiting message due at once. ErrTooLate as with Cancel.

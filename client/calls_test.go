@@ -43,6 +43,9 @@ func TestLookAndChange(t *testing.T) {
 	if moved, err := c.Reschedule(ctx, ref, client.When{After: 30 * time.Minute}); err != nil || !moved.DeliverAt.Before(at) {
 		t.Errorf("rescheduled: %+v, %v", moved, err)
 	}
+	if now, err := c.Reschedule(ctx, ref, client.When{After: client.Now}); err != nil || now.DeliverAt.After(time.Now()) {
+		t.Errorf("rescheduled: %+v, %v", now, err)
+	}
 	if now, err := c.DeliverNow(ctx, ref); err != nil || now.DeliverAt.After(time.Now()) {
 		t.Errorf("made due: %+v, %v", now, err)
 	}
@@ -88,8 +91,10 @@ func TestCallsByIDFail(t *testing.T) {
 			}
 		}
 	}
-	if _, err := c.Reschedule(ctx, client.Ref{ID: "two", Key: []byte("k1")}, client.When{At: time.Now(), After: 1}); !errors.Is(err, client.ErrInvalid) {
-		t.Errorf("two times: %v", err)
+	for name, when := range map[string]client.When{"two times": {At: time.Now(), After: 1}, "no time": {}} {
+		if _, err := c.Reschedule(ctx, client.Ref{ID: "two", Key: []byte("k1")}, when); !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if n := count(t, c); n != 2 {
 		t.Errorf("%d are left after %v", n, d.asked())
@@ -177,7 +182,7 @@ func TestDeadLetters(t *testing.T) {
 	defer func() { stop(); <-ended }()
 	c := d.client(t, client.Config{})
 	for _, id := range []string{"one", "two"} {
-		if _, err := c.Publish(ctx, client.Message{ID: id, Topic: "t", Body: []byte("x")}); err != nil {
+		if _, err := c.Publish(ctx, client.Message{ID: id, Topic: "t", Body: []byte("x"), Delay: client.Now}); err != nil {
 			t.Fatal(err)
 		}
 		awaitDead(t, c, id, 1)

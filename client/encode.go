@@ -10,7 +10,8 @@ import (
 )
 
 // appendMessage appends the JSON of m under the given ID, without line feeds. It
-// fails only with what JSON can't carry; the rest is for the bridge to refuse.
+// fails only if m has no time, or what JSON can't carry; the rest is for the bridge
+// to refuse.
 func appendMessage(b []byte, m *Message, id string) ([]byte, *Error) {
 	if err := checkText(m, id); err != nil {
 		return b, err
@@ -29,7 +30,10 @@ func appendMessage(b []byte, m *Message, id string) ([]byte, *Error) {
 	} else {
 		b = appendBytes(b, "body", m.Body)
 	}
-	b = appendTimes(b, m)
+	b, err := appendTimes(b, m)
+	if err != nil {
+		return b, err
+	}
 	if m.Priority != 0 {
 		b = strconv.AppendInt(append(b, `,"priority":`...), int64(m.Priority), 10)
 	}
@@ -56,27 +60,30 @@ func checkText(m *Message, id string) *Error {
 	return nil
 }
 
-func appendTimes(b []byte, m *Message) []byte {
-	b = appendWhen(append(b, ','), m.DeliverAt, m.Delay)
+func appendTimes(b []byte, m *Message) ([]byte, *Error) {
+	b, err := appendWhen(append(b, ','), m.DeliverAt, m.Delay)
 	if m.TTL != 0 {
 		b = appendMember(append(b, ','), "ttl", m.TTL.String())
 	}
 	if !m.ExpiresAt.IsZero() {
 		b = appendMember(append(b, ','), "expires_at", timeText(m.ExpiresAt))
 	}
-	return b
+	return b, err
 }
 
-// appendWhen appends what is given of the two; of none it makes "at once".
-func appendWhen(b []byte, at time.Time, delay time.Duration) []byte {
-	if at.IsZero() {
-		return appendMember(b, "delay", delay.String())
+// appendWhen appends the one of the two that is set.
+func appendWhen(b []byte, at time.Time, delay time.Duration) ([]byte, *Error) {
+	switch {
+	case at.IsZero() && delay == 0:
+		return b, Invalid("deliver_at", "is missing: set a time or a delay, or the delay client.Now to deliver at once")
+	case !at.IsZero() && delay != 0:
+		return b, Invalid("deliver_at", "can't be used together with a delay")
+	case delay == Now:
+		return appendMember(b, "delay", "0s"), nil
+	case delay != 0:
+		return appendMember(b, "delay", delay.String()), nil
 	}
-	b = appendMember(b, "deliver_at", timeText(at))
-	if delay != 0 {
-		b = appendMember(append(b, ','), "delay", delay.String())
-	}
-	return b
+	return appendMember(b, "deliver_at", timeText(at)), nil
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,9 +1,16 @@
 package client
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// Message is a message to deliver later. A zero field is not set; only Topic is always
-// required. The limits are the bridge's, see its HTTP API.
+// Now is the delay of what is due at once. It is not zero, so that a time that was left
+// out, or a time.Time that was never set, is an error.
+const Now time.Duration = math.MinInt64 + 1 // time.Until of the zero time is MinInt64
+
+// Message is a message to deliver later. A zero field is not set. Topic is required, and
+// so is one of Delay and DeliverAt. The limits are the bridge's, see its HTTP API.
 type Message struct {
 	// ID names the message; if it is empty, the client generates one. Set it if another
 	// process may publish the message again: a repeat with the same ID and content is a
@@ -22,9 +29,8 @@ type Message struct {
 	// Options are for the sink; its documentation lists them.
 	Options map[string]string
 
-	// Delay counts from acceptance, on the bridge's clock; DeliverAt is a time. Set at
-	// most one. With neither, or with a DeliverAt up to a day ago, the message is due
-	// at once.
+	// Delay counts from acceptance, on the bridge's clock, or is Now; DeliverAt is a
+	// time, and at once if it is up to a day ago. Set one.
 	Delay     time.Duration
 	DeliverAt time.Time
 	// After TTL from acceptance, or ExpiresAt, the message becomes a dead letter
@@ -82,8 +88,8 @@ type Ref struct {
 	Key  []byte
 }
 
-// When is a time: At, or After from now on the bridge's clock. Set at most one; the
-// zero value is now.
+// When is a time: At, or After from now on the bridge's clock, which may be Now. Set
+// one.
 type When struct {
 	At    time.Time
 	After time.Duration

@@ -27,15 +27,15 @@ func TestMessageArrivesAsItIs(t *testing.T) {
 		in   client.Message
 		want core.Message
 	}{
-		"least": {client.Message{}, core.Message{}},
+		"least": {client.Message{Delay: client.Now}, core.Message{}},
 		"texts": {client.Message{Key: []byte("k\"<"), Body: []byte("h\u2028\"\n"), Delay: 1500 * time.Millisecond, TTL: time.Hour, Priority: 9,
 			Options: map[string]string{"partition": "3", "a": "\"\n"}},
 			core.Message{Key: []byte("k\"<"), Body: []byte("h\u2028\"\n"), Delay: 1500 * time.Millisecond, TTL: time.Hour, Priority: 9,
 				Options: map[string]string{"partition": "3", "a": "\"\n"}}},
-		"bytes":   {client.Message{Key: []byte{255}, Body: []byte{254, 0}}, core.Message{Key: []byte{255}, Body: []byte{254, 0}}},
-		"empties": {client.Message{Key: []byte{}, Body: []byte{}}, core.Message{Key: []byte{}, Body: []byte{}}},
+		"bytes":   {client.Message{Key: []byte{255}, Body: []byte{254, 0}, Delay: client.Now}, core.Message{Key: []byte{255}, Body: []byte{254, 0}}},
+		"empties": {client.Message{Key: []byte{}, Body: []byte{}, Delay: client.Now}, core.Message{Key: []byte{}, Body: []byte{}}},
 		"times":   {client.Message{DeliverAt: at, ExpiresAt: at.Add(time.Hour)}, core.Message{DeliverAt: at, ExpiresAt: at.Add(time.Hour)}},
-		"headers": {client.Message{Headers: headers}, core.Message{Headers: []core.Header{
+		"headers": {client.Message{Headers: headers, Delay: client.Now}, core.Message{Headers: []core.Header{
 			{Name: "b", Value: []byte("1")}, {Name: "a", Value: nil}, {Name: "b", Value: []byte{}}, {Name: "b", Value: []byte{0, 255}},
 			{Name: "é\"\\<", Value: []byte("\"\\<\té")}, {Name: "lines", Value: []byte("some lines\nof text")}, {Name: "cr", Value: []byte("some\rtext")}, {Name: "nul", Value: []byte("some text\x00")}}}},
 	}
@@ -135,9 +135,11 @@ func TestInvalidMessagesNameTheField(t *testing.T) {
 	}{
 		"no topic":        {client.Message{}, "topic", "invalid"},
 		"bad ID":          {client.Message{ID: "a b", Topic: "t"}, "id", "invalid"},
+		"no time":         {client.Message{Topic: "t", DeliverAt: time.Time{}}, "deliver_at", "invalid"},
+		"now and later":   {client.Message{Topic: "t", DeliverAt: at, Delay: client.Now}, "deliver_at", "invalid"},
 		"no such sink":    {client.Message{Sink: "x", Topic: "t"}, "sink", "invalid"},
 		"negative delay":  {client.Message{Topic: "t", Delay: -1}, "delay", "invalid"},
-		"both times":      {client.Message{Topic: "t", Delay: 1, DeliverAt: at}, "delay", "invalid"},
+		"both times":      {client.Message{Topic: "t", Delay: 1, DeliverAt: at}, "deliver_at", "invalid"},
 		"priority":        {client.Message{Topic: "t", Priority: 10}, "priority", "invalid"},
 		"large body":      {client.Message{Topic: "t", Body: make([]byte, 1<<20)}, "", "too_large"},
 		"larger body":     {client.Message{Topic: "t", Body: make([]byte, 256<<10+1)}, "body", "too_large"},
@@ -148,7 +150,10 @@ func TestInvalidMessagesNameTheField(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			good := client.Message{Topic: "t", Body: []byte(name)}
+			good := client.Message{Topic: "t", Body: []byte(name), Delay: client.Now}
+			if test.m.Delay == 0 && test.field != "deliver_at" {
+				test.m.Delay = client.Now
+			}
 			receipt, err := c.Publish(context.Background(), test.m)
 			check := func(err error) {
 				t.Helper()
@@ -156,7 +161,7 @@ func TestInvalidMessagesNameTheField(t *testing.T) {
 				if !ok || !errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrUnavailable) {
 					t.Fatalf("got %v", err)
 				}
-				if e.Field != test.field && !(test.field == "delay" && e.Field == "deliver_at") || e.Code != test.code {
+				if e.Field != test.field || e.Code != test.code {
 					t.Errorf("got field %q, code %q: %v", e.Field, e.Code, err)
 				}
 			}
@@ -183,7 +188,7 @@ func TestInvalidMessagesNameTheField(t *testing.T) {
 func TestLargestBodyFits(t *testing.T) {
 	d, c := fixture(t)
 	body := []byte(strings.Repeat("\x01\"", 128<<10))
-	if _, err := c.Publish(context.Background(), client.Message{Topic: "t", Body: body}); err != nil {
+	if _, err := c.Publish(context.Background(), client.Message{Topic: "t", Body: body, Delay: client.Now}); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.store.parked[0].Body; string(got) != string(body) {
@@ -251,7 +256,7 @@ func TestBatchIsSplitToTheLimits(t *testing.T) {
 // TestOneMessageARequest: what is wrong with one is not the others' fault.
 func TestOneMessageARequest(t *testing.T) {
 	for name, bad := range map[string]client.Message{
-		"invalid": {Topic: "t", Delay: -1}, "too large": {Topic: "t", Body: make([]byte, 1<<20)}, "taken": {ID: "m-0", Topic: "t", Body: []byte("other")},
+		"invalid": {Topic: "t", Delay: -1}, "too large": {Topic: "t", Body: make([]byte, 1<<20), Delay: 1}, "taken": {ID: "m-0", Topic: "t", Body: []byte("other"), Delay: 1},
 	} {
 		d := newListener(t, httplistener.Config{})
 		list := messages(2, 1)

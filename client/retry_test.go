@@ -180,7 +180,7 @@ func TestTries(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				receipt, err := c.Publish(context.Background(), client.Message{ID: "i", Topic: "t"})
+				receipt, err := c.Publish(context.Background(), client.Message{ID: "i", Topic: "t", Delay: client.Now})
 				good := test.answers[len(test.answers)-1] == any(stored)
 				if good != (err == nil) || test.want != nil && !errors.Is(err, test.want) || test.not != nil && errors.Is(err, test.not) {
 					t.Errorf("got error %v", err)
@@ -257,7 +257,7 @@ func TestErrorText(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = c.Publish(context.Background(), client.Message{ID: "i", Topic: "t"})
+			_, err = c.Publish(context.Background(), client.Message{ID: "i", Topic: "t", Delay: client.Now})
 			e, ok := errors.AsType[*client.Error](err)
 			if !ok || e.Error() != "delaybridge: "+test.want || (e.Code != "") != (name == "its own") {
 				t.Errorf("got %v", err)
@@ -270,7 +270,7 @@ func TestCancelledContextSendsNothing(t *testing.T) {
 	d, c := fixture(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := c.Publish(ctx, client.Message{Topic: "t"})
+	_, err := c.Publish(ctx, client.Message{Topic: "t", Delay: client.Now})
 	if !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUnknown) || len(d.asked()) != 0 {
 		t.Errorf("got %v, asked %v", err, d.asked())
 	}
@@ -362,10 +362,10 @@ func TestBatchGivesUpTogether(t *testing.T) {
 func TestTokens(t *testing.T) {
 	d := newListener(t, httplistener.Config{Tokens: []string{"0123456789abcdef"}})
 	good, bad := d.client(t, client.Config{Token: "0123456789abcdef"}), d.client(t, client.Config{Token: "nonsense"})
-	if _, err := good.Publish(context.Background(), client.Message{Topic: "t"}); err != nil {
+	if _, err := good.Publish(context.Background(), client.Message{Topic: "t", Delay: client.Now}); err != nil {
 		t.Error(err)
 	}
-	_, err := bad.Publish(context.Background(), client.Message{Topic: "t"})
+	_, err := bad.Publish(context.Background(), client.Message{Topic: "t", Delay: client.Now})
 	if e, ok := errors.AsType[*client.Error](err); !ok || !errors.Is(err, client.ErrUnauthorized) || e.Status != 401 || e.Unknown {
 		t.Errorf("got %v", err)
 	}
@@ -383,7 +383,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := c.Publish(context.Background(), client.Message{Topic: "t"}); err != nil {
+		if _, err := c.Publish(context.Background(), client.Message{Topic: "t", Delay: client.Now}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -394,7 +394,7 @@ func TestTLS(t *testing.T) {
 		}
 		defer c.Close()
 		began := time.Now()
-		_, err = c.Publish(context.Background(), client.Message{Topic: "t"})
+		_, err = c.Publish(context.Background(), client.Message{Topic: "t", Delay: client.Now})
 		if err == nil || errors.Is(err, client.ErrUnknown) || time.Since(began) > 30*time.Second {
 			t.Errorf("%s: %v after %s", name, err, time.Since(began))
 		}

@@ -71,7 +71,7 @@ func newFixture(t *testing.T, namespace string) *fixture {
 // another producer works.
 func (f *fixture) openSink() {
 	f.Helper()
-	receipt, err := f.bridge.Publish(f.ctx, client.Message{Topic: f.topic, Body: []byte("first")})
+	receipt, err := f.bridge.Publish(f.ctx, client.Message{Topic: f.topic, Body: []byte("first"), Delay: client.Now})
 	for state := receipt.State; err == nil && state != client.Delivered; time.Sleep(10 * time.Millisecond) {
 		var entry client.Entry
 		entry, err = f.bridge.Get(f.ctx, client.Ref{ID: receipt.ID})

@@ -53,5 +53,8 @@ func (f *dueFlags) when() (client.When, error) {
 	if err != nil {
 		return client.When{}, client.Invalid("delay", "%v", err)
 	}
+	if after == 0 {
+		after = client.Now
+	}
 	return client.When{After: after}, nil
 }

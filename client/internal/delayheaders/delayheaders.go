@@ -54,6 +54,9 @@ func (r *Rules) Read(m *client.Message, headers []dialect.Header) (rest []int, d
 	}
 	m.ID, m.Sink, m.Topic, m.Key, m.Priority = read.ID, read.Sink, read.Topic, read.Key, read.Priority
 	m.Delay, m.DeliverAt, m.TTL, m.ExpiresAt = read.Delay, read.DeliverAt, read.TTL, read.ExpiresAt
+	if found.Tagged && m.Delay == 0 && m.DeliverAt.IsZero() {
+		m.Delay = client.Now // a header says so
+	}
 	return append(found.Rest, found.Delivery...), found.Tagged, nil
 }
 

@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 	}{
 		"nothing":     {headers: headers("a", "1")},
 		"delay":       {headers("a", "1", "Delaybridge_Delay", []byte("90s"), "b", "2"), with(func(m *client.Message) { m.Delay = 90 * time.Second }), []int{0, 2}, ""},
-		"no delay":    {headers("delaybridge-delay", "0s"), with(func(*client.Message) {}), []int{}, ""},
+		"no delay":    {headers("delaybridge-delay", "0s"), with(func(m *client.Message) { m.Delay = client.Now }), []int{}, ""},
 		"time":        {headers("delaybridge-deliver-at", ahead), with(func(m *client.Message) { m.DeliverAt = at }), []int{}, ""},
 		"broker's":    {headers("x-delay", int64(5)), with(func(m *client.Message) { m.Delay = 5 * time.Millisecond }), []int{}, ""},
 		"not enabled": {headers: headers("TIMER_DELAY_SEC", "5")},
