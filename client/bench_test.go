@@ -36,6 +36,20 @@ func BenchmarkPublishBatch(b *testing.B) {
 	}
 }
 
+func BenchmarkPublisher(b *testing.B) {
+	_, c := benchFixture(b)
+	p := c.NewPublisher()
+	m := client.Message{Topic: "t", Body: make([]byte, 200), Delay: time.Hour}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			p.Publish(context.Background(), m)
+		}
+	})
+	if err := p.Close(context.Background()); err != nil {
+		b.Error(err)
+	}
+}
+
 func benchFixture(b *testing.B) (*listener, *client.Client) {
 	b.Helper()
 	d, c := fixture(b)

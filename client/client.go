@@ -32,14 +32,21 @@ type Config struct {
 
 	// Answered, if not nil, is called with the unchanged JSON of each successful answer,
 	// which may have more fields than this package decodes. It is called in the goroutine
-	// of the call, before the call returns, and must not change the bytes.
+	// of the call, before the call returns, or in that of a Publisher, and must not change
+	// the bytes.
 	Answered func(body []byte)
 
-	// MaxBatch and MaxBatchBytes bound one request of PublishBatch; default 500
-	// messages and 4 MiB, the bridge's default limits. If the bridge refuses a request
+	// MaxBatch and MaxBatchBytes bound one request of PublishBatch or a Publisher; default
+	// 500 messages and 4 MiB, the bridge's default limits. If the bridge refuses a request
 	// as too large, the client sends smaller ones.
 	MaxBatch      int
 	MaxBatchBytes int
+
+	// MaxPending and MaxPendingBytes bound what a Publisher holds: messages without a
+	// result, and the bytes of their JSON; default 10,000 and 64 MiB. A message that is
+	// larger alone is taken when there is no other.
+	MaxPending      int
+	MaxPendingBytes int
 }
 
 const (
@@ -47,13 +54,17 @@ const (
 	defaultPatience      = time.Minute
 	defaultMaxBatch      = 500
 	defaultMaxBatchBytes = 4 << 20
+
+	defaultMaxPending      = 10_000
+	defaultMaxPendingBytes = 64 << 20
+
 	// connections is how many are kept for the next call; the standard library
 	// would keep two.
 	connections = 64
 )
 
 // Client calls one bridge. It is safe for concurrent use and starts no goroutines
-// except those of net/http's connections.
+// except those of net/http's connections and of Publishers.
 type Client struct {
 	base          string // without a slash at its end
 	authorization string
@@ -63,6 +74,9 @@ type Client struct {
 	maxBatch      int
 	maxBatchBytes int
 	answered      func(body []byte)
+
+	maxPending      int // of a Publisher
+	maxPendingBytes int
 }
 
 // New checks the configuration and returns a Client. It opens no connection.
@@ -74,14 +88,15 @@ func New(config Config) (*Client, error) {
 	if config.HTTP != nil && config.TLS != nil {
 		return nil, errors.New("delaybridge: HTTP and TLS are both set: set TLS in the HTTP client's transport")
 	}
-	if config.Timeout < 0 || config.MaxBatch < 0 || config.MaxBatchBytes < 0 {
-		return nil, errors.New("delaybridge: Timeout, MaxBatch and MaxBatchBytes must not be negative")
+	if config.Timeout < 0 || min(config.MaxBatch, config.MaxBatchBytes, config.MaxPending, config.MaxPendingBytes) < 0 {
+		return nil, errors.New("delaybridge: Timeout, MaxBatch, MaxBatchBytes, MaxPending and MaxPendingBytes must not be negative")
 	}
 	c := &Client{
 		base: base, http: newHTTP(config), answered: config.Answered,
 		timeout:  cmp.Or(config.Timeout, defaultTimeout),
 		patience: cmp.Or(config.Patience, defaultPatience),
 		maxBatch: cmp.Or(config.MaxBatch, defaultMaxBatch), maxBatchBytes: cmp.Or(config.MaxBatchBytes, defaultMaxBatchBytes),
+		maxPending: cmp.Or(config.MaxPending, defaultMaxPending), maxPendingBytes: cmp.Or(config.MaxPendingBytes, defaultMaxPendingBytes),
 	}
 	if config.Token != "" {
 		if strings.ContainsFunc(config.Token, notPrintable) {

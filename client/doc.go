@@ -7,6 +7,8 @@
 //	})
 //	_, err = bridge.Cancel(ctx, client.Ref{ID: receipt.ID, Sink: receipt.Sink})
 //
+// PublishBatch stores many messages in one call, and a Publisher in the background.
+//
 // # Repeats
 //
 // A call that gets no answer, or an answer that asks to try again later, is repeated
@@ -17,7 +19,7 @@
 //
 // # Errors
 //
-// Calls return an *Error, PublishBatch returns a BatchError of them. Test for these
+// Calls and Results return an *Error, PublishBatch returns a BatchError of them. Test for these
 // with errors.Is, in this order:
 //
 //	ErrUnknown      the change may have been made. Publish again with the

@@ -84,6 +84,37 @@ func ExampleClient_PublishBatch() {
 	// b delaybridge: topic: may hold printable ASCII without spaces only [invalid]
 }
 
+func ExamplePublisher() {
+	server := startBridge()
+	defer server.Close()
+	ctx := context.Background()
+	bridge, err := client.New(client.Config{URL: server.URL})
+	if err != nil {
+		log.Fatal(err)
+	}
+	messages := []client.Message{
+		{ID: "a", Topic: "reminders", Delay: time.Hour},
+		{ID: "b", Topic: "reminders"},
+	}
+
+	publisher := bridge.NewPublisher()
+	var results []*client.Result
+	for _, m := range messages {
+		results = append(results, publisher.Publish(ctx, m))
+	}
+	for _, result := range results {
+		if receipt, err := result.Get(ctx); err != nil {
+			fmt.Println(receipt.ID, err)
+		}
+	}
+	if err := publisher.Close(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	// Output:
+	// b delaybridge: deliver_at: is missing: set a time or a delay, or the delay client.Now to deliver at once [invalid]
+}
+
 func ExampleClient_List() {
 	server := startBridge()
 	defer server.Close()

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"net/http"
 )
@@ -12,14 +11,11 @@ import (
 // means that it is stored. The Receipt always has the ID: to publish again after
 // ErrUnknown, set Message.ID to it. Publish does not change or keep m.
 func (c *Client) Publish(ctx context.Context, m Message) (Receipt, error) {
-	p := newBatch(&m)
-	if p.err == nil {
-		c.deliver(ctx, []*batch{p})
+	r := newResult(&m)
+	if r.err == nil {
+		c.deliver(ctx, []*Result{r})
 	}
-	if p.err != nil {
-		return p.receipt, p.err
-	}
-	return p.receipt, nil
+	return plain(r.receipt, r.err)
 }
 
 // PublishBatch stores messages, each independently, in requests as large as the bridge
@@ -27,12 +23,12 @@ func (c *Client) Publish(ctx context.Context, m Message) (Receipt, error) {
 // is a BatchError. Messages that are repeated may be accepted after later ones of the
 // same batch. If the bridge can't be reached, the remaining messages fail, too.
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) ([]Receipt, error) {
-	batches := make([]*batch, len(messages))
-	good := make([]*batch, 0, len(messages))
+	all := make([]*Result, len(messages))
+	good := make([]*Result, 0, len(messages))
 	for n := range messages {
-		batches[n] = newBatch(&messages[n])
-		if batches[n].err == nil {
-			good = append(good, batches[n])
+		all[n] = newResult(&messages[n])
+		if all[n].err == nil {
+			good = append(good, all[n])
 		}
 	}
 	for len(good) > 0 {
@@ -44,15 +40,15 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) ([]Receip
 		}
 		good = good[n:]
 	}
-	return results(batches)
+	return collect(all)
 }
 
-func results(batches []*batch) ([]Receipt, error) {
-	receipts, errs, failed := make([]Receipt, len(batches)), make(BatchError, len(batches)), false
-	for n, p := range batches {
-		receipts[n] = p.receipt
-		if p.err != nil {
-			errs[n], failed = p.err, true
+func collect(all []*Result) ([]Receipt, error) {
+	receipts, errs, failed := make([]Receipt, len(all)), make(BatchError, len(all)), false
+	for n, r := range all {
+		receipts[n] = r.receipt
+		if r.err != nil {
+			errs[n], failed = r.err, true
 		}
 	}
 	if failed {
@@ -61,51 +57,33 @@ func results(batches []*batch) ([]Receipt, error) {
 	return receipts, nil
 }
 
-// batch is one message on its way.
-type batch struct {
-	line    []byte // its JSON
-	receipt Receipt
-	err     *Error
-	doubt   bool // it may have been stored by a try before
-}
-
-func newBatch(m *Message) *batch {
-	p := &batch{receipt: Receipt{ID: m.ID, Sink: m.Sink}}
-	if p.receipt.ID == "" {
-		// 26 characters, of which a store keeps as many as 28 at no extra cost.
-		p.receipt.ID = rand.Text()
-	}
-	p.line, p.err = appendMessage(nil, m, p.receipt.ID)
-	return p
-}
-
-// fits reports how many of the first batches make one request.
-func (c *Client) fits(batches []*batch) int {
+// fits reports how many of the first messages make one request.
+func (c *Client) fits(waiting []*Result) int {
 	size := 0
-	for n, p := range batches {
-		if size += len(p.line) + 1; n == c.maxBatch || n > 0 && size > c.maxBatchBytes {
+	for n, result := range waiting {
+		if size += len(result.line) + 1; n == c.maxBatch || n > 0 && size > c.maxBatchBytes {
 			return n
 		}
 	}
-	return len(batches)
+	return len(waiting)
 }
 
-// deliver has batches of one request stored, with as many tries as there is
+// deliver has the messages of one request stored, with as many tries as there is
 // time for.
-func (c *Client) deliver(ctx context.Context, batches []*batch) {
+func (c *Client) deliver(ctx context.Context, batch []*Result) {
 	for tries := c.begin(); ; {
-		err := c.post(ctx, batches)
-		if err != nil && tooMany(err) && len(batches) > 1 {
-			half := len(batches) / 2
-			c.deliver(ctx, batches[:half])
-			if gone := goneWith(batches[:half]); gone != nil {
-				giveUp(batches[half:], gone)
+		err := c.post(ctx, batch)
+		if err != nil && tooMany(err) && len(batch) > 1 {
+			half := len(batch) / 2
+			c.deliver(ctx, batch[:half])
+			if gone := goneWith(batch[:half]); gone != nil {
+				giveUp(batch[half:], gone)
 				return
 			}
-			c.deliver(ctx, batches[half:])
+			c.deliver(ctx, batch[half:])
 			return
 		}
-		if batches = unsettled(batches); len(batches) == 0 || !tries.pause(ctx, batches[0].err) {
+		if batch = unsettled(batch); len(batch) == 0 || !tries.pause(ctx, batch[0].err) {
 			return
 		}
 	}
@@ -116,58 +94,58 @@ func tooMany(err *Error) bool {
 	return err.Status == http.StatusRequestEntityTooLarge || err.Code == codeInvalid && err.Field == "batch"
 }
 
-// unsettled returns the batches that may be tried again; of these, the one that
-// is to wait longest comes first.
-func unsettled(batches []*batch) []*batch {
-	var left []*batch
-	for _, p := range batches {
-		if p.err == nil || !p.err.again {
+// unsettled returns what may be tried again; of these errors, the first has the longest
+// wait.
+func unsettled(batch []*Result) []*Result {
+	var left []*Result
+	for _, result := range batch {
+		if result.err == nil || !result.err.again {
 			continue
 		}
-		if left = append(left, p); p.err.after > left[0].err.after {
-			left[0].err.after = p.err.after
+		if left = append(left, result); result.err.after > left[0].err.after {
+			left[0].err.after = result.err.after
 		}
 	}
 	return left
 }
 
-// goneWith returns the error of a batch that failed not by its own fault.
-func goneWith(batches []*batch) *Error {
-	for _, p := range batches {
-		if p.err != nil && (p.err.again || p.err.whole) {
-			return p.err
+// goneWith returns the error of a message that failed not by its own fault.
+func goneWith(batch []*Result) *Error {
+	for _, result := range batch {
+		if result.err != nil && (result.err.again || result.err.whole) {
+			return result.err
 		}
 	}
 	return nil
 }
 
-// giveUp leaves batches unsent that would fare no better than the one before.
-func giveUp(batches []*batch, err *Error) {
-	for _, p := range batches {
+// giveUp leaves messages unsent that would fare no better than those before.
+func giveUp(batch []*Result, err *Error) {
+	for _, result := range batch {
 		unsent := *err
 		unsent.unavailable = err.unavailable || err.Unknown
 		if unsent.Unknown = false; unsent.Code == codeUnknown {
 			unsent.Code = codeUnavailable
 		}
-		p.err = &unsent
+		result.err = &unsent
 	}
 }
 
-// post makes one try and notes what became of each batch. The error is that of
+// post makes one try and notes what became of each message. The error is that of
 // the request as a whole.
-func (c *Client) post(ctx context.Context, batches []*batch) *Error {
-	r := requestOf(batches)
+func (c *Client) post(ctx context.Context, batch []*Result) *Error {
+	r := requestOf(batch)
 	body, err := c.send(ctx, r)
 	if err == nil {
-		err = note(batches, r, body)
+		err = note(batch, r, body)
 	}
 	if err == nil {
 		return nil
 	}
-	err.whole = len(batches) > 1 || !ownFault(err)
-	for _, p := range batches {
+	err.whole = len(batch) > 1 || !ownFault(err)
+	for _, result := range batch {
 		own := *err
-		p.fail(&own)
+		result.fail(&own)
 	}
 	return err
 }
@@ -182,53 +160,30 @@ func ownFault(err *Error) bool {
 	return false
 }
 
-func requestOf(batches []*batch) request {
-	if len(batches) == 1 {
-		return request{http.MethodPost, "/v1/messages", formJSON, batches[0].line}
+func requestOf(batch []*Result) request {
+	if len(batch) == 1 {
+		return request{http.MethodPost, "/v1/messages", formJSON, batch[0].line}
 	}
-	lines := make([][]byte, len(batches))
-	for n, p := range batches {
-		lines[n] = p.line
+	lines := make([][]byte, len(batch))
+	for n, result := range batch {
+		lines[n] = result.line
 	}
 	return request{http.MethodPost, "/v1/messages/batch", formNDJSON, bytes.Join(lines, []byte("\n"))}
 }
 
 // note reads the answer to a request that was taken: a receipt, or a line with a
-// receipt or a problem for each batch. The error is of the answer as a whole.
-func note(batches []*batch, r request, body []byte) *Error {
+// receipt or a problem for each message. The error is of the answer as a whole.
+func note(batch []*Result, r request, body []byte) *Error {
 	if r.form == formJSON {
-		batches[0].settle(r, body)
+		batch[0].settle(r, body)
 		return nil
 	}
 	lines := bytes.Split(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"))
-	if len(lines) != len(batches) {
+	if len(lines) != len(batch) {
 		return unreadable(r, errors.New("its number of lines differs from the request's"))
 	}
-	for n, p := range batches {
-		p.settle(r, lines[n])
+	for n, result := range batch {
+		result.settle(r, lines[n])
 	}
 	return nil
-}
-
-// settle notes the receipt or problem that text is.
-func (p *batch) settle(r request, text []byte) {
-	receipt, err := readReceipt(text, p.receipt.ID)
-	if err == nil {
-		p.receipt, p.err = receipt, nil
-		return
-	}
-	e := problem(text, r.reads())
-	if e == nil {
-		e = unreadable(r, err)
-		e.whole = true
-	}
-	p.fail(e)
-}
-
-// fail notes why a try failed. A conflict is with the content of another, so no
-// try before can have stored this one.
-func (p *batch) fail(err *Error) {
-	p.doubt = p.doubt || err.Unknown
-	err.Unknown = p.doubt && err.Code != codeConflict
-	p.err = err
 }
