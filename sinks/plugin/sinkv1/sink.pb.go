@@ -28,6 +28,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Outcome is the outcome of an attempt.
 type Outcome int32
 
 const (
@@ -96,6 +97,7 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_delaybridge_sink_v1_sink_proto_rawDescGZIP(), []int{0}
 }
 
+// DescribeRequest is empty.
 type DescribeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -132,19 +134,22 @@ func (*DescribeRequest) Descriptor() ([]byte, []int) {
 	return file_delaybridge_sink_v1_sink_proto_rawDescGZIP(), []int{0}
 }
 
+// DescribeResponse describes the plugin.
 type DescribeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The plugin's name and version, for people.
-	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The plugin's name, for people.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The plugin's version, for people.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// Where it delivers to, in one sentence.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Whether the host may call Check and Health.
-	Checks      bool `protobuf:"varint,4,opt,name=checks,proto3" json:"checks,omitempty"`
+	// Whether the host may call Check.
+	Checks bool `protobuf:"varint,4,opt,name=checks,proto3" json:"checks,omitempty"`
+	// Whether the host may call Health.
 	TellsHealth bool `protobuf:"varint,5,opt,name=tells_health,json=tellsHealth,proto3" json:"tells_health,omitempty"`
-	// Maximum number of messages, and of bytes of body, of one Deliver; 0 is the host's
-	// bound.
-	MaxBatch      int32 `protobuf:"varint,6,opt,name=max_batch,json=maxBatch,proto3" json:"max_batch,omitempty"`
+	// Maximum number of messages of one Deliver; 0 is the host's bound.
+	MaxBatch int32 `protobuf:"varint,6,opt,name=max_batch,json=maxBatch,proto3" json:"max_batch,omitempty"`
+	// Maximum number of bytes of body of one Deliver; 0 is the host's bound.
 	MaxBatchBytes int64 `protobuf:"varint,7,opt,name=max_batch_bytes,json=maxBatchBytes,proto3" json:"max_batch_bytes,omitempty"`
 	// The settings that Configure accepts, for documentation and tools.
 	Settings      []*Setting `protobuf:"bytes,8,rep,name=settings,proto3" json:"settings,omitempty"`
@@ -241,12 +246,14 @@ func (x *DescribeResponse) GetSettings() []*Setting {
 // Setting is one key of the configuration.
 type Setting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The key.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Purpose, unit and bounds, in one line.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Value used if it is left out, as written in the file.
 	DefaultValue string `protobuf:"bytes,3,opt,name=default_value,json=defaultValue,proto3" json:"default_value,omitempty"`
-	Required     bool   `protobuf:"varint,4,opt,name=required,proto3" json:"required,omitempty"`
+	// It must not be left out.
+	Required bool `protobuf:"varint,4,opt,name=required,proto3" json:"required,omitempty"`
 	// The value must never be printed.
 	Secret        bool `protobuf:"varint,5,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -318,6 +325,7 @@ func (x *Setting) GetSecret() bool {
 	return false
 }
 
+// ConfigureRequest has the configuration.
 type ConfigureRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A JSON object: the section `config` of the host's configuration.
@@ -363,6 +371,7 @@ func (x *ConfigureRequest) GetConfigJson() []byte {
 	return nil
 }
 
+// ConfigureResponse says whether the configuration is applied.
 type ConfigureResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The faults of the configuration; without faults it is applied.
@@ -472,22 +481,27 @@ func (x *Fault) GetTooLarge() bool {
 	return false
 }
 
+// Message is a message to deliver.
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Topic string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
-	// Absent is no key and no body (a null where the broker supports one), which differs
+	// Identifies the message in the bridge.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The address in the sink: a topic, exchange or queue.
+	Topic string `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
+	// Selects the partition and keeps order. Absent is no key, which differs from an empty
+	// one.
+	Key []byte `protobuf:"bytes,3,opt,name=key,proto3,oneof" json:"key,omitempty"`
+	// The content. Absent is no body (a null where the broker supports one), which differs
 	// from an empty one.
-	Key  []byte `protobuf:"bytes,3,opt,name=key,proto3,oneof" json:"key,omitempty"`
 	Body []byte `protobuf:"bytes,4,opt,name=body,proto3,oneof" json:"body,omitempty"`
 	// All headers to send, in order: the producer's, then delaybridge-id,
 	// delaybridge-attempt and delaybridge-deliver-at.
 	Headers []*Header `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty"`
 	// The producer's options for this sink. Check must refuse unknown ones.
 	Options map[string]string `protobuf:"bytes,6,rep,name=options,proto3" json:"options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Milliseconds since 1970 in UTC.
+	// When the message is due, in milliseconds since 1970 in UTC.
 	DeliverAtMs int64 `protobuf:"varint,7,opt,name=deliver_at_ms,json=deliverAtMs,proto3" json:"deliver_at_ms,omitempty"`
-	// 0 is never.
+	// When the message expires, in milliseconds since 1970 in UTC; 0 is never.
 	ExpiresAtMs int64 `protobuf:"varint,8,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
 	// 0 to 9, 9 is the most urgent.
 	Priority int32 `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"`
@@ -597,10 +611,13 @@ func (x *Message) GetAttempt() int32 {
 	return 0
 }
 
+// Header is one header of a message.
 type Header struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names may be repeated.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Absent is a null value where the broker supports one.
+	Value         []byte `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,9 +666,11 @@ func (x *Header) GetValue() []byte {
 	return nil
 }
 
+// CheckRequest has messages that a producer wants to have accepted.
 type CheckRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Messages      []*Message             `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The messages, which are not accepted yet.
+	Messages      []*Message `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -693,6 +712,7 @@ func (x *CheckRequest) GetMessages() []*Message {
 	return nil
 }
 
+// CheckResponse says which messages are accepted.
 type CheckResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each message, in order; without a reason, the message is accepted.
@@ -738,9 +758,11 @@ func (x *CheckResponse) GetFaults() []*Fault {
 	return nil
 }
 
+// DeliverRequest has messages that are due.
 type DeliverRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Messages      []*Message             `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The messages to send.
+	Messages      []*Message `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -782,6 +804,7 @@ func (x *DeliverRequest) GetMessages() []*Message {
 	return nil
 }
 
+// DeliverResponse has the outcome of each message.
 type DeliverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each message, in order, unless trouble is set.
@@ -841,7 +864,8 @@ func (x *DeliverResponse) GetTrouble() *Result {
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the message; the host checks it.
-	Id      string  `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Whether the broker has confirmed it, and if not, what the host does next.
 	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=delaybridge.sink.v1.Outcome" json:"outcome,omitempty"`
 	// For OUTCOME_RETRY and OUTCOME_BLOCKED: how long the broker asked to wait, if it
 	// did; up to seven days.
@@ -911,6 +935,7 @@ func (x *Result) GetError() string {
 	return ""
 }
 
+// HealthRequest is empty.
 type HealthRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -947,6 +972,7 @@ func (*HealthRequest) Descriptor() ([]byte, []int) {
 	return file_delaybridge_sink_v1_sink_proto_rawDescGZIP(), []int{13}
 }
 
+// HealthResponse reports whether messages could be delivered now.
 type HealthResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why messages can't be delivered now; empty if they can.
@@ -992,6 +1018,7 @@ func (x *HealthResponse) GetError() string {
 	return ""
 }
 
+// CloseRequest is empty.
 type CloseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1028,6 +1055,7 @@ func (*CloseRequest) Descriptor() ([]byte, []int) {
 	return file_delaybridge_sink_v1_sink_proto_rawDescGZIP(), []int{15}
 }
 
+// CloseResponse is empty.
 type CloseResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1148,7 +1176,8 @@ const file_delaybridge_sink_v1_sink_proto_rawDesc = "" +
 	"\x05Check\x12!.delaybridge.sink.v1.CheckRequest\x1a\".delaybridge.sink.v1.CheckResponse\x12T\n" +
 	"\aDeliver\x12#.delaybridge.sink.v1.DeliverRequest\x1a$.delaybridge.sink.v1.DeliverResponse\x12Q\n" +
 	"\x06Health\x12\".delaybridge.sink.v1.HealthRequest\x1a#.delaybridge.sink.v1.HealthResponse\x12N\n" +
-	"\x05Close\x12!.delaybridge.sink.v1.CloseRequest\x1a\".delaybridge.sink.v1.CloseResponseB?Z=github.com/delaybridge/delaybridge/sinks/plugin/sinkv1;sinkv1b\x06proto3"
+	"\x05Close\x12!.delaybridge.sink.v1.CloseRequest\x1a\".delaybridge.sink.v1.CloseResponseB\xb6\x01\n" +
+	"\x1dio.github.delaybridge.sink.v1B\tSinkProtoP\x01Z=github.com/delaybridge/delaybridge/sinks/plugin/sinkv1;sinkv1\xa2\x02\x04DLBS\xaa\x02\x13Delaybridge.Sink.V1\xca\x02\x13Delaybridge\\Sink\\V1\xea\x02\x15Delaybridge::Sink::V1b\x06proto3"
 
 var (
 	file_delaybridge_sink_v1_sink_proto_rawDescOnce sync.Once
