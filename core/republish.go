@@ -73,7 +73,7 @@ func (l Limits) republish(m *Message) *InvalidError {
 	case m.Hop == 0:
 		return nil
 	case m.Hop > l.MaxHops:
-		return Invalidf(HeaderHop, "would be %d: the message was delivered and published again more often than limits.max_hops allows, %d times", m.Hop, l.MaxHops)
+		return Invalidf("headers", "would have %s %d: the message was delivered and published again more often than limits.max_hops allows, %d times", HeaderHop, m.Hop, l.MaxHops)
 	case len(m.ownHeaders()) == len(m.Headers):
 		m.Headers = append(slices.Clip(m.Headers), Header{HeaderHop, strconv.AppendInt(nil, int64(m.Hop), 10)})
 	}
@@ -106,7 +106,7 @@ func (m *Message) takeDelivery() *InvalidError {
 		case HeaderHop:
 			n, err := ParseHop(string(h.Value))
 			if err != nil {
-				return err
+				return Invalidf("headers", "have a %s, which %s", HeaderHop, err.Reason)
 			}
 			hop = n
 		}
