@@ -85,6 +85,33 @@ type SinkReport struct {
 	Details map[string]string
 }
 
+// SourceReport is what one source of this instance has done since it started.
+type SourceReport struct {
+	Source     string // its name
+	Parked     uint64 // messages that are new in the store
+	Duplicates uint64 // records skipped because their ID was accepted before: read again, or sent again with an ID of their own
+	Rejected   uint64 // records that were written to the reject target
+	Skipped    uint64 // records that were left out because they can't be parked
+	Retried    uint64 // tries that failed because the store or the reject target was not available
+	Lag        int64  // records not yet read; negative if unknown
+	// Trouble is why the source is not running, and Since when that was first seen; empty
+	// if it is. Stopped means that it does not retry.
+	Trouble string
+	Since   time.Time
+	Stopped bool
+}
+
+// State returns "running", "retrying" or "stopped".
+func (r SourceReport) State() string {
+	switch {
+	case r.Stopped:
+		return "stopped"
+	case r.Trouble != "":
+		return "retrying"
+	}
+	return "running"
+}
+
 // Stats reports on every sink, in the order configured.
 func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
 	inspector, ok := Ability[Inspector](i.store)

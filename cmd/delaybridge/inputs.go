@@ -157,14 +157,11 @@ func newSources(c *config.Config, in *core.Interceptor, log *slog.Logger) ([]*so
 	return made, nil
 }
 
-// reportOn returns the states of the sources, for the HTTP listener.
-func reportOn(sources []*source.Supervisor) func() []httplistener.SourceReport {
-	return func() (reports []httplistener.SourceReport) {
+// reportOn returns the reports of the sources, for the HTTP listener.
+func reportOn(sources []*source.Supervisor) func() []core.SourceReport {
+	return func() (reports []core.SourceReport) {
 		for _, s := range sources {
-			r := s.Report()
-			reports = append(reports, httplistener.SourceReport{Source: s.Name, Parked: r.Parked, Duplicates: r.Duplicates,
-				Rejected: r.Rejected, Skipped: r.Skipped, Retried: r.Retried, Lag: r.Lag,
-				Trouble: r.Trouble, Since: r.Since, Stopped: r.Stopped})
+			reports = append(reports, s.Report())
 		}
 		return reports
 	}

@@ -133,7 +133,7 @@ func (i *Source) Run(ctx context.Context) error {
 
 // Report returns the counts so far. Lag is the number of ready messages in the queues,
 // at most some seconds old; -1 if it is unknown.
-func (i *Source) Report() source.Report {
+func (i *Source) Report() core.SourceReport {
 	r := i.parker.Report()
 	for _, s := range i.sources {
 		if n := s.waiting.Load(); n >= 0 {

@@ -54,7 +54,7 @@ type Config struct {
 
 	// Sources returns the reports of the sources, for stats and readiness; nil if there are
 	// none.
-	Sources func() []SourceReport
+	Sources func() []core.SourceReport
 
 	Log *slog.Logger // nil discards
 }

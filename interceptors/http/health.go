@@ -56,7 +56,7 @@ func (s *Server) troubledSources() map[string]string {
 	}
 	troubled := make(map[string]string)
 	for _, r := range s.config.Sources() {
-		if state := r.state(); state != stateRunning {
+		if state := r.State(); state != "running" {
 			troubled[r.Source] = state
 		}
 	}

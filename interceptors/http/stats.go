@@ -30,36 +30,6 @@ type sourceJSON struct {
 	Since      string `json:"trouble_since,omitempty"`
 }
 
-// The states of a source.
-const (
-	stateRunning  = "running"
-	stateRetrying = "retrying"
-	stateStopped  = "stopped" // until the bridge is restarted
-)
-
-// SourceReport is the part of the stats about one source. Lag is
-// negative if it is unknown.
-type SourceReport struct {
-	Source                                         string
-	Parked, Duplicates, Rejected, Skipped, Retried uint64
-	Lag                                            int64
-	// Trouble is why the source is not running, and Since when that began; empty if it
-	// is.
-	Trouble string
-	Since   time.Time
-	Stopped bool // it does not retry
-}
-
-func (r SourceReport) state() string {
-	switch {
-	case r.Stopped:
-		return stateStopped
-	case r.Trouble != "":
-		return stateRetrying
-	}
-	return stateRunning
-}
-
 // sinkJSON is what is stored for one sink, by all instances; since_start is
 // what this instance has done, and details is what its sink reports about itself.
 type sinkJSON struct {
@@ -117,9 +87,9 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, answer)
 }
 
-func newSourceJSON(r SourceReport) sourceJSON {
+func newSourceJSON(r core.SourceReport) sourceJSON {
 	i := sourceJSON{Source: r.Source, Parked: r.Parked, Duplicates: r.Duplicates, Rejected: r.Rejected, Skipped: r.Skipped,
-		Retried: r.Retried, State: r.state(), Trouble: r.Trouble, Since: timeText(r.Since)}
+		Retried: r.Retried, State: r.State(), Trouble: r.Trouble, Since: timeText(r.Since)}
 	if r.Lag >= 0 {
 		i.Lag = &r.Lag
 	}

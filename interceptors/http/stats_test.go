@@ -33,8 +33,8 @@ func TestStatsHaveDetails(t *testing.T) {
 
 func TestStatsHaveSources(t *testing.T) {
 	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "plain"})
-	listener, err := New(Config{Sources: func() []SourceReport {
-		return []SourceReport{{Source: "a", Parked: 4, Duplicates: 3, Rejected: 2, Retried: 1, Lag: 0}, {Source: "b", Lag: -1, Skipped: 7, Trouble: "a bad record", Since: time.UnixMilli(0), Stopped: true}, {Source: "c", Trouble: "no broker", Since: time.UnixMilli(0)}}
+	listener, err := New(Config{Sources: func() []core.SourceReport {
+		return []core.SourceReport{{Source: "a", Parked: 4, Duplicates: 3, Rejected: 2, Retried: 1, Lag: 0}, {Source: "b", Lag: -1, Skipped: 7, Trouble: "a bad record", Since: time.UnixMilli(0), Stopped: true}, {Source: "c", Trouble: "no broker", Since: time.UnixMilli(0)}}
 	}}, in)
 	if err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ const (
 
 // Report returns the counts so far. Lag is the number of records not yet parked in the
 // partitions that this instance reads; -1 if it reads none.
-func (i *Source) Report() source.Report {
+func (i *Source) Report() core.SourceReport {
 	r := i.parker.Report()
 	r.Lag = i.assigned.Lag()
 	return r

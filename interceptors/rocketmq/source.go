@@ -82,7 +82,7 @@ func (i *Source) Run(ctx context.Context) error {
 
 // Report returns what has been done so far. Lag counts the messages beyond what
 // is parked in the queues that this instance reads; -1 if it reads none.
-func (i *Source) Report() source.Report {
+func (i *Source) Report() core.SourceReport {
 	r := i.parker.Report()
 	r.Lag = i.assigned.Lag()
 	return r

@@ -55,25 +55,10 @@ type Parker struct {
 
 type totals struct{ parked, duplicates, rejected, skipped, retried atomic.Uint64 }
 
-// Report is what a source has done since it started.
-type Report struct {
-	Parked     uint64 // messages that are new in the store
-	Duplicates uint64 // records passed over, as their ID was accepted before: read again, or sent again with an ID of their own
-	Rejected   uint64 // records that were written to the reject target
-	Skipped    uint64 // records that were left out, see Parker.Skip
-	Retried    uint64 // tries that failed for want of the store or the reject target
-	// Lag is how many records wait in the source; -1 is unknown.
-	Lag int64
-	// Trouble is what the source is held up by, and Since when that was first seen;
-	// empty: nothing. Stopped says that it does not try again.
-	Trouble string
-	Since   time.Time
-	Stopped bool
-}
-
-// Report returns the counts so far; Lag is for the source to fill in.
-func (p *Parker) Report() Report {
-	r := Report{Parked: p.totals.parked.Load(), Duplicates: p.totals.duplicates.Load(), Rejected: p.totals.rejected.Load(),
+// Report returns the counts so far; the name is for the Supervisor, and Lag for the
+// source, to fill in.
+func (p *Parker) Report() core.SourceReport {
+	r := core.SourceReport{Parked: p.totals.parked.Load(), Duplicates: p.totals.duplicates.Load(), Rejected: p.totals.rejected.Load(),
 		Skipped: p.totals.skipped.Load(), Retried: p.totals.retried.Load(), Lag: -1}
 	if t := p.trouble.Load(); t != nil && time.Since(t.last) < troubleLasts {
 		r.Trouble, r.Since = t.text, t.since

@@ -118,7 +118,7 @@ func TestParkTriesTheSameAgain(t *testing.T) {
 			if errors.Is(fault, core.ErrUnknown) { // it had been parked
 				report.Parked, report.Duplicates = report.Parked+report.Duplicates, 0
 			}
-			if report != (Report{Parked: 3, Retried: 3, Lag: -1}) {
+			if report != (core.SourceReport{Parked: 3, Retried: 3, Lag: -1}) {
 				t.Errorf("%v: %+v", fault, report)
 			}
 		})
@@ -166,7 +166,7 @@ func TestParkRejects(t *testing.T) {
 			t.Errorf("%v after %d tries", err, tries)
 		}
 		wantDone(t, all, true, true, true, true, true)
-		if got := p.Report(); got != (Report{Parked: 2, Rejected: 3, Retried: 2, Lag: -1}) {
+		if got := p.Report(); got != (core.SourceReport{Parked: 2, Rejected: 3, Retried: 2, Lag: -1}) {
 			t.Errorf("%+v", got)
 		}
 		if err := p.Park(t.Context(), items("a"), noReject, at); err != nil || p.Report().Duplicates != 1 {

@@ -14,7 +14,7 @@ import (
 type Reader interface {
 	// Run reads until ctx ends. It may be called again when it has returned.
 	Run(ctx context.Context) error
-	Report() Report
+	Report() core.SourceReport
 }
 
 // Supervisor runs a source so that its trouble stays its own. Set its fields
@@ -78,8 +78,9 @@ func (s *Supervisor) note(failure error, stopped bool) {
 }
 
 // Report is the source's, and reports if it does not run.
-func (s *Supervisor) Report() Report {
+func (s *Supervisor) Report() core.SourceReport {
 	r := s.Reader.Report()
+	r.Source = s.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failure != nil {
