@@ -43,13 +43,15 @@ func checkInputs(c *config.Config, log *slog.Logger) config.Faults {
 // is to know about them, as a logger takes it. On error none listens.
 func openInputs(c *config.Config, in *core.Interceptor, sources []*source.Supervisor, log *slog.Logger) (inputs []core.Input, told []any, err error) {
 	made := []string{"http"}
-	settings := httpConfig(c, log)
-	settings.Sources = reportOn(sources)
+	settings, reports := httpConfig(c, log), reportOn(sources)
+	settings.Sources = reports
 	http, err := httplistener.New(settings, in)
 	all := []input{http}
 	if err == nil && c.GRPC.Listen != "" {
 		var grpc *grpclistener.Server
-		grpc, err = grpclistener.New(grpcConfig(c, log), in)
+		settings := grpcConfig(c, log)
+		settings.Sources = reports
+		grpc, err = grpclistener.New(settings, in)
 		made, all = append(made, "grpc"), append(all, grpc)
 	}
 	if err != nil {
@@ -157,7 +159,7 @@ func newSources(c *config.Config, in *core.Interceptor, log *slog.Logger) ([]*so
 	return made, nil
 }
 
-// reportOn returns the reports of the sources, for the HTTP listener.
+// reportOn returns the reports of the sources, for the listeners.
 func reportOn(sources []*source.Supervisor) func() []core.SourceReport {
 	return func() (reports []core.SourceReport) {
 		for _, s := range sources {

@@ -1,6 +1,7 @@
 package grpclistener
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -119,6 +120,8 @@ func TestListenersRefuseAlike(t *testing.T) {
 		"option of the engine": {`"options":{"retry.max_attempts":"-1"}`, func(m *message) { m.Options = map[string]string{"retry.max_attempts": "-1"} },
 			[2]string{"invalid", "options.retry.max_attempts"}},
 		"option with bad name": {`"options":{"a b":"1"}`, func(m *message) { m.Options = map[string]string{"a b": "1"} }, [2]string{"invalid", "options"}},
+		"hop of 1001":          {`"headers":{"delaybridge-hop":"1000"}`, header("delaybridge-hop", "1000"), [2]string{"invalid", "headers"}},
+		"hop that is none":     {`"headers":{"delaybridge-hop":"x"}`, header("delaybridge-hop", "x"), [2]string{"invalid", "headers"}},
 		"option too long":      {`"options":{"a":"` + long(1025) + `"}`, func(m *message) { m.Options = map[string]string{"a": long(1025)} }, [2]string{"invalid", "options.a"}},
 	}
 	b := newBoth(t)
@@ -133,7 +136,7 @@ func TestListenersRefuseAlike(t *testing.T) {
 				t.Errorf("HTTP: got %v, want %v", got, want)
 			}
 			_, err := b.publish(m)
-			if got := b.words(err); got != want {
+			if got, want := b.words(err), [3]string{want[0], "messages[0]." + want[1]}; got != want {
 				t.Errorf("Publish: got %v, want %v", got, want)
 			}
 			results, err := b.publish(m, m)
@@ -168,7 +171,8 @@ func merge(t *testing.T, members string) string {
 	return string(text)
 }
 
-// TestListenersAnswerAlike has other calls fail through both listeners.
+// TestListenersAnswerAlike has other calls fail through both listeners. The fields have
+// the names of each protocol.
 func TestListenersAnswerAlike(t *testing.T) {
 	b := newBoth(t)
 	for _, sink := range []string{"orders", "mails"} {
@@ -188,39 +192,43 @@ func TestListenersAnswerAlike(t *testing.T) {
 		method, path, body string
 		call               func() error
 		want               [3]string
+		field              string // in gRPC, if it is not that of HTTP
 	}{
 		"conflict": {"POST", "/v1/messages", `{"id":"twice","sink":"orders","topic":"t","delay":"1h","body":"other"}`,
-			func() error { _, err := b.publish(other); return err }, [3]string{"conflict"}},
+			func() error { _, err := b.publish(other); return err }, [3]string{"conflict"}, ""},
 		"ambiguous": {"DELETE", "/v1/messages/twice", "",
 			func() error {
 				_, err := b.client.Cancel(b.ctx(), &bridgev1.CancelRequest{Ref: ref("twice")})
 				return err
-			}, [3]string{"ambiguous"}},
+			}, [3]string{"ambiguous"}, ""},
 		"not found": {"GET", "/v1/messages/nobody", "",
-			func() error { _, err := b.client.Get(b.ctx(), &bridgev1.GetRequest{Ref: ref("nobody")}); return err }, [3]string{"not_found"}},
+			func() error { _, err := b.client.Get(b.ctx(), &bridgev1.GetRequest{Ref: ref("nobody")}); return err }, [3]string{"not_found"}, ""},
 		"too late": {"DELETE", "/v1/messages/gone", "",
 			func() error {
 				_, err := b.client.Cancel(b.ctx(), &bridgev1.CancelRequest{Ref: ref("gone")})
 				return err
-			}, [3]string{"too_late", "", string(core.Cancelled)}},
+			}, [3]string{"too_late", "", string(core.Cancelled)}, ""},
 		"redrive what is not dead": {"POST", "/v1/dead/twice/redrive?sink=orders", "", func() error {
 			_, err := b.client.Redrive(b.ctx(), &bridgev1.RedriveRequest{Ref: &bridgev1.Ref{Id: "twice", Sink: "orders"}})
 			return err
-		}, [3]string{"too_late", "", string(core.Scheduled)}},
+		}, [3]string{"too_late", "", string(core.Scheduled)}, ""},
 		"bad cursor": {"GET", "/v1/messages?cursor=x", "",
-			func() error { _, err := b.client.List(b.ctx(), &bridgev1.ListRequest{Cursor: "x"}); return err }, [3]string{"bad_cursor"}},
-		"limit": {"GET", "/v1/messages?limit=501", "",
-			func() error { _, err := b.client.List(b.ctx(), &bridgev1.ListRequest{Limit: 501}); return err }, [3]string{"invalid", "limit"}},
+			func() error { _, err := b.client.List(b.ctx(), &bridgev1.ListRequest{PageToken: "x"}); return err }, [3]string{"bad_cursor"}, "page_token"},
+		"id": {"GET", "/v1/messages/*", "",
+			func() error { _, err := b.client.Get(b.ctx(), &bridgev1.GetRequest{Ref: ref("*")}); return err }, [3]string{"invalid", "id"}, "ref.id"},
+		"limit": {"GET", "/v1/messages?limit=-1", "",
+			func() error { _, err := b.client.List(b.ctx(), &bridgev1.ListRequest{PageSize: -1}); return err }, [3]string{"invalid", "limit"}, "page_size"},
 		"sink": {"GET", "/v1/messages?sink=x", "",
 			func() error {
 				_, err := b.client.List(b.ctx(), &bridgev1.ListRequest{Sinks: []string{"x"}})
 				return err
-			}, [3]string{"invalid", "sink"}},
+			}, [3]string{"invalid", "sink"}, "sinks"},
 	}
 	for name, test := range tests {
 		if got := b.ask(test.method, test.path, test.body); got != test.want {
 			t.Errorf("%s: HTTP: got %v, want %v", name, got, test.want)
 		}
+		test.want[1] = cmp.Or(test.field, test.want[1])
 		if got := b.words(test.call()); got != test.want {
 			t.Errorf("%s: gRPC: got %v, want %v", name, got, test.want)
 		}

@@ -208,7 +208,7 @@ func TestG8G9TimesThatAreNone(t *testing.T) {
 		m := hourly("a")
 		test.spoil(m)
 		_, err := f.publish(m)
-		if r := f.refused(err, codes.InvalidArgument, "invalid"); r.field != test.field {
+		if r := f.refused(err, codes.InvalidArgument, "invalid"); r.field != "messages[0]."+test.field {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

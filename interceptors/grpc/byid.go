@@ -13,7 +13,7 @@ func (b *bridge) Get(ctx context.Context, request *bridgev1.GetRequest) (*bridge
 	defer cancel()
 	entry, err := b.in.Get(ctx, refOf(request.Ref))
 	if err != nil {
-		return nil, lookError(err)
+		return nil, statusOf(inRequest(err, refPath), nil)
 	}
 	return &bridgev1.GetResponse{Entry: entryOf(entry, true)}, nil
 }
@@ -69,6 +69,15 @@ func change(ctx context.Context, p *bridgev1.Ref, act func(context.Context, core
 // refOf reads which message a call by id means; core checks it.
 func refOf(p *bridgev1.Ref) core.Ref {
 	return core.Ref{ID: p.GetId(), Sink: p.GetSink(), Key: p.GetKey()}
+}
+
+// refPath is the path of a field in a request with a Ref.
+func refPath(field string) string {
+	switch field {
+	case "id", "sink", "key":
+		return "ref." + field
+	}
+	return field
 }
 
 func whenOf(request *bridgev1.RescheduleRequest) (when core.When, err error) {

@@ -3,6 +3,7 @@ package grpclistener
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -91,13 +92,13 @@ func TestCallsThatNameNothing(t *testing.T) {
 		code          codes.Code
 		reason, field string
 	}{
-		"absent":       {nil, codes.InvalidArgument, "invalid", "id"},
-		"empty":        {ref(""), codes.InvalidArgument, "invalid", "id"},
-		"bad id":       {ref("*"), codes.InvalidArgument, "invalid", "id"},
+		"absent":       {nil, codes.InvalidArgument, "invalid", "ref.id"},
+		"empty":        {ref(""), codes.InvalidArgument, "invalid", "ref.id"},
+		"bad id":       {ref("*"), codes.InvalidArgument, "invalid", "ref.id"},
 		"unknown":      {ref("unknown"), codes.NotFound, "not_found", ""},
-		"unknown sink": {&bridgev1.Ref{Id: "twice", Sink: "x"}, codes.InvalidArgument, "invalid", "sink"},
+		"unknown sink": {&bridgev1.Ref{Id: "twice", Sink: "x"}, codes.InvalidArgument, "invalid", "ref.sink"},
 		"two sinks":    {ref("twice"), codes.FailedPrecondition, "ambiguous", ""},
-		"long key":     {&bridgev1.Ref{Id: "twice", Key: make([]byte, 1025)}, codes.InvalidArgument, "invalid", "key"},
+		"long key":     {&bridgev1.Ref{Id: "twice", Key: make([]byte, 1025)}, codes.InvalidArgument, "invalid", "ref.key"},
 	}
 	for name, test := range tests {
 		calls := map[string]func() error{
@@ -211,7 +212,7 @@ func TestListPages(t *testing.T) {
 		m.Delay = durationpb.New(time.Duration(n+1) * time.Hour)
 		f.mustPublish(m)
 	}
-	request := &bridgev1.ListRequest{Sinks: []string{"orders"}, Topic: "t", Limit: 3, DueAfter: timestamppb.New(time.Now().Add(90 * time.Minute)),
+	request := &bridgev1.ListRequest{Sinks: []string{"orders"}, Topic: "t", PageSize: 3, DueAfter: timestamppb.New(time.Now().Add(90 * time.Minute)),
 		DueBefore: timestamppb.New(time.Now().Add(390 * time.Minute))}
 	var got []string
 	for {
@@ -225,12 +226,33 @@ func TestListPages(t *testing.T) {
 				t.Errorf("got %v", e)
 			}
 		}
-		if request.Cursor = page.NextCursor; request.Cursor == "" {
+		if request.PageToken = page.NextPageToken; request.PageToken == "" {
 			break
 		}
 	}
 	if diff := cmp.Diff([]string{"1", "2", "3", "4", "5"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A page_size over the maximum is the maximum, and 0 is the default.
+func TestPageSizes(t *testing.T) {
+	f := newFixture(t, Config{})
+	messages := make([]*bridgev1.Message, core.MaxPage)
+	for n := range messages {
+		messages[n] = hourly(fmt.Sprint(n))
+	}
+	if _, err := f.publish(messages...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.publish(hourly("one"), hourly("more")); err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int32]int{0: 100, 1: 1, core.MaxPage: core.MaxPage, core.MaxPage + 1: core.MaxPage, math.MaxInt32: core.MaxPage} {
+		page, err := f.client.List(f.ctx(), &bridgev1.ListRequest{PageSize: size})
+		if err != nil || len(page.Entries) != want || page.NextPageToken == "" {
+			t.Errorf("page_size %d: %d entries, %v", size, len(page.GetEntries()), err)
+		}
 	}
 }
 
@@ -240,16 +262,15 @@ func TestListRefuses(t *testing.T) {
 		request       *bridgev1.ListRequest
 		reason, field string
 	}{
-		"limit -1":      {&bridgev1.ListRequest{Limit: -1}, "invalid", "limit"},
-		"limit 501":     {&bridgev1.ListRequest{Limit: 501}, "invalid", "limit"},
-		"sink":          {&bridgev1.ListRequest{Sinks: []string{"x"}}, "invalid", "sink"},
-		"cursor":        {&bridgev1.ListRequest{Cursor: "x"}, "bad_cursor", ""},
-		"state":         {&bridgev1.ListRequest{States: []bridgev1.State{99}}, "invalid", "state"},
-		"no state":      {&bridgev1.ListRequest{States: []bridgev1.State{0}}, "invalid", "state"},
-		"mixed states":  {&bridgev1.ListRequest{States: []bridgev1.State{1, 5}}, "invalid", "state"},
+		"page_size -1":  {&bridgev1.ListRequest{PageSize: -1}, "invalid", "page_size"},
+		"sink":          {&bridgev1.ListRequest{Sinks: []string{"x"}}, "invalid", "sinks"},
+		"page_token":    {&bridgev1.ListRequest{PageToken: "x"}, "bad_cursor", "page_token"},
+		"state":         {&bridgev1.ListRequest{States: []bridgev1.State{99}}, "invalid", "states"},
+		"no state":      {&bridgev1.ListRequest{States: []bridgev1.State{0}}, "invalid", "states"},
+		"mixed states":  {&bridgev1.ListRequest{States: []bridgev1.State{1, 5}}, "invalid", "states"},
 		"due_after":     {&bridgev1.ListRequest{DueAfter: &timestamppb.Timestamp{Nanos: -1}}, "invalid", "due_after"},
 		"due_before":    {&bridgev1.ListRequest{DueBefore: &timestamppb.Timestamp{Seconds: -1}}, "invalid", "due_before"},
-		"settled state": {&bridgev1.ListRequest{States: []bridgev1.State{4}}, "invalid", "state"},
+		"settled state": {&bridgev1.ListRequest{States: []bridgev1.State{4}}, "invalid", "states"},
 	}
 	for name, test := range tests {
 		_, err := f.client.List(f.ctx(), test.request)

@@ -3,6 +3,7 @@ package grpclistener
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -171,6 +172,12 @@ func refusalOf(t *testing.T, err error) refusal {
 		case *errdetails.RetryInfo:
 			r.wait = d.RetryDelay.AsDuration()
 		}
+	}
+	if r.details["field"] != r.field {
+		t.Errorf("ErrorInfo names the field %q, BadRequest %q", r.details["field"], r.field)
+	}
+	if r.field != "" && !strings.HasPrefix(s.Message(), r.field+": ") {
+		t.Errorf("the message %q does not begin with the field %s", s.Message(), r.field)
 	}
 	return r
 }

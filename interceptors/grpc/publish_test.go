@@ -211,7 +211,7 @@ func TestTooLargeIsExhausted(t *testing.T) {
 	m := hourly("a")
 	m.Body = make([]byte, 256<<10+1)
 	_, err := f.publish(m)
-	if r := f.refused(err, codes.ResourceExhausted, "too_large"); r.field != "body" || r.details["stored"] != "false" {
+	if r := f.refused(err, codes.ResourceExhausted, "too_large"); r.field != "messages[0].body" || r.details["stored"] != "false" {
 		t.Errorf("got %+v", r)
 	}
 	m.Body = bytes.Repeat([]byte("b"), 256<<10)

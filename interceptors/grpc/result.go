@@ -62,12 +62,7 @@ func entryOf(e core.Entry, withBody bool) *bridgev1.Entry {
 	for _, h := range m.Headers {
 		p.Headers = append(p.Headers, &bridgev1.Header{Name: text(h.Name), Value: h.Value})
 	}
-	for name, value := range m.Options {
-		if p.Options == nil {
-			p.Options = make(map[string]string, len(m.Options))
-		}
-		p.Options[name] = text(value)
-	}
+	p.Options = texts(m.Options)
 	entry.BodySize = int64(e.BodySize)
 	if withBody {
 		p.Body = m.Body
@@ -77,6 +72,18 @@ func entryOf(e core.Entry, withBody bool) *bridgev1.Entry {
 
 // text is s without what a string of the protocol can't have.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// texts is m with values that a string of the protocol can have; nil if m is empty.
+func texts(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	all := make(map[string]string, len(m))
+	for name, value := range m {
+		all[text(name)] = text(value)
+	}
+	return all
+}
 
 // timestamp is t; the zero time is nil.
 func timestamp(t time.Time) *timestamppb.Timestamp {

@@ -1,6 +1,9 @@
 package grpclistener
 
 import (
+	"maps"
+	"strings"
+
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,11 +26,13 @@ var (
 	outcomeUnknown = details{"stored": "unknown", "changed": "unknown"}
 )
 
-// statusOf says f in gRPC. details are not changed.
+// statusOf says f in gRPC, whose field is a path in the request. more is not changed.
 func statusOf(f apierror.Error, more details) error {
-	info := &errdetails.ErrorInfo{Reason: f.Code, Domain: errorDomain, Metadata: more}
+	info := &errdetails.ErrorInfo{Reason: f.Code, Domain: errorDomain, Metadata: make(details, len(more)+1)}
+	maps.Copy(info.Metadata, more)
 	details := []protoadapt.MessageV1{info}
 	if f.Field != "" {
+		info.Metadata["field"] = f.Field
 		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
 			{Field: f.Field, Description: f.Detail, Reason: f.Code},
 		}})
@@ -40,6 +45,16 @@ func statusOf(f apierror.Error, more details) error {
 		panic(err) // not OK, and details that can be marshalled
 	}
 	return s.Err()
+}
+
+// inRequest is the apierror.Error of err, whose field path makes a path in the request.
+func inRequest(err error, path func(field string) string) apierror.Error {
+	f := apierror.Of(err)
+	if field := f.Field; field != "" {
+		f.Field = path(field)
+		f.Detail = f.Field + strings.TrimPrefix(f.Detail, field)
+	}
+	return f
 }
 
 // codeOf is the gRPC code of one of package failure.
@@ -77,9 +92,9 @@ func outcome(code string) string {
 	return "false"
 }
 
-// publishError says why a message was not accepted.
+// publishError says why the only message of a request was not accepted.
 func publishError(r core.Receipt) error {
-	f := apierror.Of(r.Err)
+	f := inRequest(r.Err, func(field string) string { return "messages[0]." + field })
 	known := details{"stored": outcome(f.Code)}
 	if f.Code == apierror.Unknown || f.Code == apierror.Conflict {
 		known["id"], known["sink"] = r.ID, r.Sink
@@ -89,13 +104,10 @@ func publishError(r core.Receipt) error {
 
 // changeError says why a stored message was not changed.
 func changeError(r core.Receipt, err error) error {
-	f := apierror.Of(err)
+	f := inRequest(err, refPath)
 	known := details{"changed": outcome(f.Code)}
 	if f.Code == apierror.TooLate {
 		known["state"] = string(r.State)
 	}
 	return statusOf(f, known)
 }
-
-// lookError says why nothing was found.
-func lookError(err error) error { return statusOf(apierror.Of(err), nil) }

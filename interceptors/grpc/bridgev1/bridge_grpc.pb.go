@@ -4,8 +4,9 @@
 // An error has a google.rpc.ErrorInfo of the domain "delaybridge". Its reason is the
 // code of the HTTP API's problem (invalid, too_late, store_full, ...), and its metadata
 // has, where they apply, field, id, sink, state, and stored or changed: "false" or
-// "unknown". An invalid field is also in a google.rpc.BadRequest, and the time to wait
-// before a retry in a google.rpc.RetryInfo. docs/grpc.md has the list.
+// "unknown". field is the path of the invalid field in the request, such as ref.id or
+// messages[0].delay; it is also in a google.rpc.BadRequest. The time to wait before a
+// retry is in a google.rpc.RetryInfo. docs/grpc.md has the list.
 //
 // Additions are optional: an older client leaves new fields empty, and unknown fields
 // are ignored.
@@ -40,6 +41,7 @@ const (
 	BridgeService_DeliverNow_FullMethodName    = "/delaybridge.v1.BridgeService/DeliverNow"
 	BridgeService_Redrive_FullMethodName       = "/delaybridge.v1.BridgeService/Redrive"
 	BridgeService_Discard_FullMethodName       = "/delaybridge.v1.BridgeService/Discard"
+	BridgeService_Stats_FullMethodName         = "/delaybridge.v1.BridgeService/Stats"
 )
 
 // BridgeServiceClient is the client API for BridgeService service.
@@ -73,6 +75,8 @@ type BridgeServiceClient interface {
 	Redrive(ctx context.Context, in *RedriveRequest, opts ...grpc.CallOption) (*RedriveResponse, error)
 	// Discard removes a dead letter permanently.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
+	// Stats counts what is stored, and what this instance has done since it started.
+	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
 }
 
 type bridgeServiceClient struct {
@@ -176,6 +180,16 @@ func (c *bridgeServiceClient) Discard(ctx context.Context, in *DiscardRequest, o
 	return out, nil
 }
 
+func (c *bridgeServiceClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StatsResponse)
+	err := c.cc.Invoke(ctx, BridgeService_Stats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // BridgeServiceServer is the server API for BridgeService service.
 // All implementations must embed UnimplementedBridgeServiceServer
 // for forward compatibility.
@@ -207,6 +221,8 @@ type BridgeServiceServer interface {
 	Redrive(context.Context, *RedriveRequest) (*RedriveResponse, error)
 	// Discard removes a dead letter permanently.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
+	// Stats counts what is stored, and what this instance has done since it started.
+	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	mustEmbedUnimplementedBridgeServiceServer()
 }
 
@@ -243,6 +259,9 @@ func (UnimplementedBridgeServiceServer) Redrive(context.Context, *RedriveRequest
 }
 func (UnimplementedBridgeServiceServer) Discard(context.Context, *DiscardRequest) (*DiscardResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Discard not implemented")
+}
+func (UnimplementedBridgeServiceServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
 }
 func (UnimplementedBridgeServiceServer) mustEmbedUnimplementedBridgeServiceServer() {}
 func (UnimplementedBridgeServiceServer) testEmbeddedByValue()                       {}
@@ -416,6 +435,24 @@ func _BridgeService_Discard_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BridgeService_Stats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BridgeServiceServer).Stats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BridgeService_Stats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BridgeServiceServer).Stats(ctx, req.(*StatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // BridgeService_ServiceDesc is the grpc.ServiceDesc for BridgeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -454,6 +491,10 @@ var BridgeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Discard",
 			Handler:    _BridgeService_Discard_Handler,
+		},
+		{
+			MethodName: "Stats",
+			Handler:    _BridgeService_Stats_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
