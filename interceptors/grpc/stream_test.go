@@ -299,6 +299,7 @@ func TestShutdownCutsOffWhatDoesNotEnd(t *testing.T) {
 // bridge holds for it is bounded.
 func TestSlowReaderIsHeldUp(t *testing.T) {
 	f := newFixture(t, Config{MaxBatch: 20})
+	before := inUse() // by tests that have ended
 	conn := dial(t, f.addr, grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -326,11 +327,8 @@ func TestSlowReaderIsHeldUp(t *testing.T) {
 	if held == 0 || held > total/2 {
 		t.Errorf("%d of %d requests were sent without reading a response", held, total)
 	}
-	runtime.GC()
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	if memory.HeapAlloc > 24<<20 {
-		t.Errorf("%d MiB in use", memory.HeapAlloc>>20)
+	if grown := inUse() - before; grown > 24<<20 {
+		t.Errorf("%d MiB more are in use", grown>>20)
 	}
 	for n := range total {
 		response, err := stream.Recv()
@@ -339,6 +337,14 @@ func TestSlowReaderIsHeldUp(t *testing.T) {
 		}
 	}
 	<-ended
+}
+
+// inUse returns how many bytes the heap holds.
+func inUse() int64 {
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return int64(memory.HeapAlloc)
 }
 
 // awaitStill returns the number when it is one and has not changed for a while;
