@@ -67,7 +67,7 @@ func newListener(t testing.TB, config httplistener.Config, sinks ...*core.Dispat
 		sinks = []*core.Dispatcher{{Name: "orders"}}
 	}
 	d := &listener{store: &spy{Store: memstore.New(memstore.Config{})}}
-	server, err := httplistener.New(config, core.NewInterceptor(d.store, core.Limits{}, sinks...))
+	server, err := httplistener.New(config, core.NewBridge(d.store, core.Options{}, sinks...).Interceptor)
 	if err != nil {
 		t.Fatal(err)
 	}

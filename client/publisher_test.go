@@ -32,7 +32,7 @@ type slow struct {
 func newSlow(t *testing.T, answer time.Duration) *slow {
 	t.Helper()
 	s := &slow{store: &spy{Store: memstore.New(memstore.Config{})}, answer: answer}
-	server, err := httplistener.New(httplistener.Config{}, core.NewInterceptor(s.store, core.Limits{}, &core.Dispatcher{Name: "orders"}))
+	server, err := httplistener.New(httplistener.Config{}, core.NewBridge(s.store, core.Options{}, &core.Dispatcher{Name: "orders"}).Interceptor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func TestAbilityBehindWrappers(t *testing.T) {
 func TestInterceptorAsksWhatIsWrapped(t *testing.T) {
 	sink := &checking{check: func(context.Context, []*core.Message) error { return core.BatchError{core.Invalidf("topic", "is odd")} }}
 	store := memstore.New(memstore.Config{})
-	in := core.NewInterceptor(wrappedStore{wrappedStore{store}}, core.Limits{}, &core.Dispatcher{Name: "a", Sink: wrapped{sink}})
+	in := core.NewBridge(wrappedStore{wrappedStore{store}}, core.Options{}, &core.Dispatcher{Name: "a", Sink: wrapped{sink}}).Interceptor
 	if r := in.Accept(t.Context(), toSinks("a")...)[0]; r.Err == nil {
 		t.Error("the sink is not asked")
 	}

@@ -1,11 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,55 +18,143 @@ type Input struct {
 	Run func(ctx context.Context) error
 }
 
-// Bridge runs the listeners and sources, the dispatchers and the store.
-type Bridge struct {
-	Store  Store
-	Sinks  []*Dispatcher
-	Inputs []Input
-	// StopTimeout bounds how long listeners and sources, and then dispatchers, may take
-	// to stop; default 30 s.
+// ErrEnded is the error of accepts and changes after Bridge.Run has ended: nothing was
+// stored or changed, and this Bridge will not do it. It wraps ErrUnavailable.
+var ErrEnded error = &wrapped{"the bridge has ended, nothing was changed", ErrUnavailable}
+
+// Options configures a Bridge. The zero value works.
+type Options struct {
+	Limits Limits // of the messages that are accepted
+	// StopTimeout bounds how long listeners and sources, then calls in progress, and then
+	// dispatchers may take to stop; default 30 s.
 	StopTimeout time.Duration
-	Log         *slog.Logger // nil discards
 }
 
 const defaultStopTimeout = 30 * time.Second
 
-// Run works until ctx ends or a part fails. It then stops the listeners and sources, waits
-// until batches in flight are settled and buckets are handed over, and closes the sinks and
-// the store. It returns the errors of all parts; parts that have not stopped within
-// StopTimeout are reported as an error and not waited for. Call Run once.
-func (b *Bridge) Run(ctx context.Context) error {
+// Bridge wires a store, the dispatchers of its sinks and an Interceptor, whose methods it
+// has. A program that has a Bridge inside calls Accept directly; listeners and sources are
+// given the Interceptor.
+type Bridge struct {
+	*Interceptor
+	dispatchers []*Dispatcher
+	stopTimeout time.Duration
+	ran         atomic.Bool
+	started     chan struct{}
+}
+
+// NewBridge returns a Bridge that parks messages for the given sinks in store, and starts
+// nothing. Messages can be accepted at once; they are delivered while Run runs.
+func NewBridge(store Store, options Options, sinks ...*Dispatcher) *Bridge {
+	return &Bridge{Interceptor: newInterceptor(store, options.Limits, sinks), dispatchers: sinks,
+		stopTimeout: cmp.Or(max(options.StopTimeout, 0), defaultStopTimeout), started: make(chan struct{})}
+}
+
+// Started returns a channel that is closed when Run has started every part, or has found
+// that it can't. Ready reports whether the store works.
+func (b *Bridge) Started() <-chan struct{} { return b.started }
+
+// Run delivers messages until ctx ends or a part fails. It then stops the listeners and
+// sources; accepts no more, see ErrEnded; waits until batches in flight are settled and
+// buckets are handed over; and closes the sinks and the store. What is not delivered by
+// then stays in the store, which for one in memory means that it is lost with the process.
+// Run returns the errors of all parts; parts that have not stopped within
+// Options.StopTimeout are reported as an error and not waited for. Two sinks of one name,
+// and a Dispatcher without a Sink, are such an error. Run can be called once; a second
+// call returns an error and changes nothing.
+func (b *Bridge) Run(ctx context.Context, inputs ...Input) error {
+	if b.ran.Swap(true) {
+		return errors.New("the bridge has been run already, and can be run once; make a new one with a new store and new sinks")
+	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	inputs, dispatchers := newStage(ctx, "listeners and sources", fail), newStage(ctx, "dispatchers", fail)
-	for _, d := range b.Sinks {
-		dispatchers.run("serve sink "+d.Name, func(ctx context.Context) error {
-			return b.Store.Serve(ctx, d.Name, d.Run)
+	front, back := newStage(ctx, "listeners and sources", fail), newStage(ctx, "dispatchers", fail)
+	err := checkSinks(b.dispatchers)
+	if err == nil {
+		b.start(front, back, inputs)
+	} else {
+		fail(err)
+	}
+	close(b.started)
+	<-ctx.Done()
+	err = errors.Join(err, front.stop(b.stopTimeout), b.calls.end(b.stopTimeout), back.stop(b.stopTimeout))
+	return errors.Join(err, b.close())
+}
+
+func (b *Bridge) start(front, back *stage, inputs []Input) {
+	for _, d := range b.dispatchers {
+		back.run("serve sink "+d.Name, func(ctx context.Context) error {
+			return b.store.Serve(ctx, d.Name, d.Run)
 		})
 	}
-	for _, input := range b.Inputs {
-		inputs.run(input.Name, input.Run)
+	for _, input := range inputs {
+		front.run(input.Name, input.Run)
 	}
-	<-ctx.Done()
-	err := inputs.stop(b.stopTimeout())
-	err = errors.Join(err, dispatchers.stop(b.stopTimeout()))
-	for _, d := range b.Sinks {
+}
+
+func (b *Bridge) close() error {
+	var err error
+	for _, d := range b.dispatchers {
 		d.summary.Flush()
+		if d.Sink == nil { // which was reported
+			continue
+		}
 		if closeErr := d.Sink.Close(); closeErr != nil {
 			err = errors.Join(err, fmt.Errorf("close sink %s: %w", d.Name, closeErr))
 		}
 	}
-	if closeErr := b.Store.Close(); closeErr != nil {
+	if closeErr := b.store.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("close store: %w", closeErr))
 	}
 	return err
 }
 
-func (b *Bridge) stopTimeout() time.Duration {
-	if b.StopTimeout > 0 {
-		return b.StopTimeout
+// checkSinks finds what would fail message by message: names that no message can have,
+// and nothing to deliver to.
+func checkSinks(sinks []*Dispatcher) error {
+	seen := make(map[string]bool, len(sinks))
+	for _, d := range sinks {
+		if err := CheckSinkName(d.Name); err != nil {
+			return fmt.Errorf("sink %q: %w", d.Name, err)
+		}
+		if seen[d.Name] {
+			return fmt.Errorf("sink %s: two sinks have this name; give each its own", d.Name)
+		}
+		if d.Sink == nil {
+			return fmt.Errorf("sink %s: the Dispatcher has no Sink; set it", d.Name)
+		}
+		seen[d.Name] = true
 	}
-	return defaultStopTimeout
+	return nil
+}
+
+// calls are those of the Interceptor that change the store or use a sink, until the
+// Bridge ends.
+type calls struct {
+	mu    sync.RWMutex // with it, no call is added to group after end has begun to wait
+	ended bool
+	group sync.WaitGroup
+}
+
+// begin reports whether a call may use the store and the sinks until it calls group.Done.
+func (c *calls) begin() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !c.ended {
+		c.group.Add(1)
+	}
+	return !c.ended
+}
+
+// end lets no more calls begin, and waits for those in progress.
+func (c *calls) end(timeout time.Duration) error {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	if !joined(&c.group, timeout) {
+		return fmt.Errorf("calls of the store and checks of sinks did not end within %s", timeout)
+	}
+	return nil
 }
 
 // stage is a group of parts that stop together. Its context does not end with
@@ -107,16 +196,24 @@ func (s *stage) run(name string, part func(context.Context) error) {
 // stop ends the parts and waits for them.
 func (s *stage) stop(timeout time.Duration) error {
 	s.cancel()
-	joined := make(chan struct{})
-	go func() { s.group.Wait(); close(joined) }()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-joined:
-	case <-timer.C:
+	if !joined(&s.group, timeout) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return errors.Join(append(s.errs, fmt.Errorf("%s did not stop within %s", s.name, timeout))...)
 	}
 	return errors.Join(s.errs...)
+}
+
+// joined waits for group, and reports whether it is done within timeout.
+func joined(group *sync.WaitGroup, timeout time.Duration) bool {
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }

@@ -28,7 +28,7 @@ func (c *checking) Check(ctx context.Context, batch []*core.Message) error {
 // accepting is an Interceptor to sinks a and b, of which a checks.
 func accepting(a *checking) (*core.Interceptor, core.Store) {
 	store := memstore.New(memstore.Config{})
-	return core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "a", Sink: a}, &core.Dispatcher{Name: "b"}), store
+	return core.NewBridge(store, core.Options{}, &core.Dispatcher{Name: "a", Sink: a}, &core.Dispatcher{Name: "b"}).Interceptor, store
 }
 
 func toSinks(names ...string) (messages []*core.Message) {

@@ -118,7 +118,7 @@ func inCrowd(t *testing.T, buckets, attempts int, sink *crowdSink, test func(c *
 		store := memstore.New(memstore.Config{Buckets: buckets})
 		sink.crash = make(chan struct{}) // in the bubble
 		c := &crowd{T: t, sink: sink, d: &core.Dispatcher{Name: "orders", Sink: sink, MaxBatch: sink.most, Retry: core.RetryPolicy{MaxAttempts: attempts}}}
-		c.in = core.NewInterceptor(store, core.Limits{}, c.d)
+		c.in = core.NewBridge(store, core.Options{}, c.d).Interceptor
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error)
 		go func() { served <- store.Serve(ctx, "orders", c.d.Run) }()

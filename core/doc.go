@@ -8,7 +8,8 @@
 //
 // Read in this order: Message, Store and Bucket (the interfaces to durable storage),
 // Sink (the interface to a broker), Interceptor (accepts messages), Dispatcher (the
-// loop of one sink), Bridge (runs all of it).
+// loop of one sink), Bridge (wires and runs all of it). A program with a bridge inside
+// begins with NewBridge; see docs/embedding.md and examples/embedded.
 //
 // A message has these states; every arrow is one atomic step of the store:
 //

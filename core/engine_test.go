@@ -301,11 +301,11 @@ func TestInputThatFailsEndsTheBridge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("address in use")
 		other := false
-		bridge := &core.Bridge{Store: memstore.New(memstore.Config{}), Inputs: []core.Input{
-			{Name: "HTTP listener", Run: func(context.Context) error { time.Sleep(time.Second); return boom }},
-			{Run: func(ctx context.Context) error { <-ctx.Done(); other = true; return nil }},
-		}}
-		if err := bridge.Run(t.Context()); !errors.Is(err, boom) || !strings.HasPrefix(err.Error(), "HTTP listener: ") {
+		bridge := core.NewBridge(memstore.New(memstore.Config{}), core.Options{})
+		err := bridge.Run(t.Context(),
+			core.Input{Name: "HTTP listener", Run: func(context.Context) error { time.Sleep(time.Second); return boom }},
+			core.Input{Run: func(ctx context.Context) error { <-ctx.Done(); other = true; return nil }})
+		if !errors.Is(err, boom) || !strings.HasPrefix(err.Error(), "HTTP listener: ") {
 			t.Errorf("bridge ended with %v, want %v of the HTTP listener", err, boom)
 		}
 		if !other {
@@ -338,7 +338,7 @@ func TestTotalsTellWhatHappened(t *testing.T) {
 
 func TestRepeatWithAGeneratedIDIsADuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, orders(nil)[0])
+		in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, orders(nil)[0]).Interceptor
 		for _, key := range [][]byte{nil, []byte("k")} {
 			first := in.Accept(t.Context(), &core.Message{Sink: "orders", Topic: "t", Key: key, Delay: time.Hour})[0]
 			again := in.Accept(t.Context(), &core.Message{Sink: "orders", Topic: "t", Key: key, Delay: time.Hour, ID: first.ID})[0]
@@ -351,7 +351,7 @@ func TestRepeatWithAGeneratedIDIsADuplicate(t *testing.T) {
 
 func TestAnIDInTwoSinksIsAmbiguous(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, orders(nil)[0], &core.Dispatcher{Name: "parcels"})
+		in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, orders(nil)[0], &core.Dispatcher{Name: "parcels"}).Interceptor
 		in.Accept(t.Context(), message("a", time.Hour), message("a", time.Hour, func(m *core.Message) { m.Sink = "parcels" }), message("b", time.Hour))
 		if _, err := in.Cancel(t.Context(), core.Ref{ID: "a"}); !errors.Is(err, core.ErrAmbiguous) {
 			t.Errorf("cancel in two sinks: %v, want ambiguous", err)

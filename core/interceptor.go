@@ -11,18 +11,17 @@ import (
 
 // Interceptor checks messages and parks them. Listeners and sources (HTTP, gRPC, broker
 // topics) decode requests into its calls and encode its results; they have no rules about
-// what may be accepted. It is safe for concurrent use.
+// what may be accepted. NewBridge makes it. It is safe for concurrent use.
 type Interceptor struct {
 	store   Store
 	limits  Limits
 	sinks   map[string]*Dispatcher
 	ordered []string
 	health  health
+	calls   calls
 }
 
-// NewInterceptor returns an Interceptor that parks messages for the given sinks in
-// store.
-func NewInterceptor(store Store, limits Limits, sinks ...*Dispatcher) *Interceptor {
+func newInterceptor(store Store, limits Limits, sinks []*Dispatcher) *Interceptor {
 	i := &Interceptor{store: store, limits: limits.withDefaults(), sinks: make(map[string]*Dispatcher, len(sinks)),
 		health: health{looking: make(chan struct{}, 1)}}
 	for _, d := range sinks {
@@ -39,14 +38,15 @@ func (i *Interceptor) Limits() Limits { return i.limits }
 func (i *Interceptor) Sinks() []string { return i.ordered }
 
 // Accept checks and parks messages, each independently, and returns one Receipt per
-// message, in order. A sink that is a Checker is called once with all of its messages.
+// message, in order. A message that names no sink is for the only one there is; if there
+// are several, it is refused. A sink that is a Checker is called once with all of its messages.
 // Only a Receipt without Err means that the message is stored, at the durability that
 // it names. Errors in Receipt.Err:
 //
 //	*InvalidError   not stored; the same message is refused again
 //	ErrConflict     not stored: the ID is used by a message with other content
 //	ErrCancelled    not stored: the ID is that of a recently cancelled message
-//	ErrUnavailable  not stored; try again later (ErrFull wraps it)
+//	ErrUnavailable  not stored; try again later (ErrFull and ErrEnded wrap it)
 //	ErrUnknown      may be stored; try again with the ID in the Receipt
 //
 // A message without an ID is assigned one; Receipt.ID always has the ID. Accept changes
@@ -81,6 +81,10 @@ func (r *refusals) add(n int, err error) {
 // check asks the sinks about their messages: each once, and several at the same
 // time, so that one that takes its time delays the others no more than that.
 func (i *Interceptor) check(ctx context.Context, messages []*Message, refused *refusals) {
+	if !i.calls.begin() {
+		return // as park does
+	}
+	defer i.calls.group.Done()
 	var asked []*checkCall
 	for n, m := range messages {
 		if (*refused)[n] != nil {
@@ -154,6 +158,15 @@ func (e *uncheckedError) Unwrap() []error { return []error{ErrUnavailable, e.err
 
 // park parks what is not refused; mostly nothing is.
 func (i *Interceptor) park(ctx context.Context, messages []*Message, refused refusals) []Receipt {
+	if i.calls.begin() {
+		defer i.calls.group.Done()
+	} else {
+		for n := range messages {
+			if refused[n] == nil {
+				refused.add(n, ErrEnded)
+			}
+		}
+	}
 	if len(refused) == 0 {
 		return i.store.Park(ctx, messages...)
 	}
@@ -176,6 +189,7 @@ func (i *Interceptor) park(ctx context.Context, messages []*Message, refused ref
 
 // prepare brings a message into the form that the store takes, or refuses it.
 func (i *Interceptor) prepare(m *Message, now time.Time) error {
+	m.Sink = i.sinkOr(m.Sink)
 	m.DeliverAt = ceilMillisecond(m.DeliverAt)
 	m.ExpiresAt = ceilMillisecond(m.ExpiresAt)
 	m.Delay = ceilDuration(m.Delay)
@@ -227,18 +241,18 @@ func (i *Interceptor) Get(ctx context.Context, ref Ref) (Entry, error) {
 	if err := i.checkRef(ref); err != nil {
 		return Entry{}, err
 	}
-	if ref.Sink != "" || len(i.ordered) == 1 {
-		ref.Sink = i.only(ref)
+	if ref.Sink = i.sinkOr(ref.Sink); ref.Sink != "" {
 		return i.store.Get(ctx, ref)
 	}
 	return i.find(ctx, ref)
 }
 
-func (i *Interceptor) only(ref Ref) string {
-	if ref.Sink != "" {
-		return ref.Sink
+// sinkOr returns name, or the only sink if name is empty and there is but one.
+func (i *Interceptor) sinkOr(name string) string {
+	if name == "" && len(i.ordered) == 1 {
+		return i.ordered[0]
 	}
-	return i.ordered[0]
+	return name
 }
 
 func (i *Interceptor) checkRef(ref Ref) error {
@@ -293,8 +307,7 @@ func (i *Interceptor) locate(ctx context.Context, ref Ref) (Ref, error) {
 	if err := i.checkRef(ref); err != nil {
 		return ref, err
 	}
-	if ref.Sink != "" || len(i.ordered) == 1 {
-		ref.Sink = i.only(ref)
+	if ref.Sink = i.sinkOr(ref.Sink); ref.Sink != "" {
 		return ref, nil
 	}
 	entry, err := i.find(ctx, ref)
@@ -340,6 +353,10 @@ func (i *Interceptor) Discard(ctx context.Context, ref Ref) (Receipt, error) {
 }
 
 func (i *Interceptor) change(ctx context.Context, ref Ref, act func(context.Context, Ref) (Receipt, error)) (Receipt, error) {
+	if !i.calls.begin() {
+		return Receipt{}, ErrEnded
+	}
+	defer i.calls.group.Done()
 	ref, err := i.locate(ctx, ref)
 	if err != nil {
 		return Receipt{}, err

@@ -43,7 +43,7 @@ func TestLatenessHasTheReplysWay(t *testing.T) {
 						return d.Run(ctx, slowReply{b, way, noAnchor})
 					})
 				}()
-				in := core.NewInterceptor(store, core.Limits{}, d)
+				in := core.NewBridge(store, core.Options{}, d).Interceptor
 				time.Sleep(time.Second)
 				due := time.Now().Add(time.Second + 700*time.Microsecond) // rounded up to whole ms
 				if r := in.Accept(t.Context(), message("a", 0, func(m *core.Message) { m.DeliverAt = due }))[0]; r.Err != nil {

@@ -87,20 +87,20 @@ func TestDeadLettersAreSummedUp(t *testing.T) {
 			return results
 		})
 		d := &core.Dispatcher{Name: "orders", Sink: sink, Retry: core.RetryPolicy{MaxAttempts: 1}, Log: slog.New(logTo{logBook: book})}
-		in := core.NewInterceptor(store, core.Limits{}, d)
+		bridge := core.NewBridge(store, core.Options{}, d)
 		for n := range all {
 			m := message(fmt.Sprintf("m%d", n), 0)
 			if n < refused {
 				m.Topic = "refused"
 			}
-			if r := in.Accept(t.Context(), m)[0]; r.Err != nil {
+			if r := bridge.Accept(t.Context(), m)[0]; r.Err != nil {
 				t.Fatal(r.Err)
 			}
 		}
 		began := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- (&core.Bridge{Store: store, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
+		go func() { ended <- bridge.Run(ctx) }()
 		for d.Totals().Dead < all {
 			time.Sleep(10 * time.Millisecond)
 		}

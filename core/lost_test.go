@@ -33,7 +33,7 @@ func TestLostBucketDoesNotPauseTheSink(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, sink := memstore.New(memstore.Config{Buckets: 1}), &patientSink{make(chan struct{}, 1)}
 				d := &core.Dispatcher{Name: "orders", Sink: sink, Timeout: 10 * time.Second}
-				in := core.NewInterceptor(store, core.Limits{}, d)
+				in := core.NewBridge(store, core.Options{}, d).Interceptor
 				if r := in.Accept(t.Context(), message("a", 0))[0]; r.Err != nil {
 					t.Fatal(r.Err)
 				}

@@ -24,7 +24,7 @@ func (l *lister) Stats(context.Context, ...string) ([]SinkStats, error) { return
 // A query makes the store work for what there is, however often that is named.
 func TestListBoundsWhatIsNamed(t *testing.T) {
 	store := &lister{}
-	in := NewInterceptor(store, Limits{}, &Dispatcher{Name: "a"}, &Dispatcher{Name: "b"})
+	in := NewBridge(store, Options{}, &Dispatcher{Name: "a"}, &Dispatcher{Name: "b"}).Interceptor
 	for field, query := range map[string]Query{
 		"sink":  {Limit: 1, Sinks: slices.Repeat([]string{"a"}, 460_000)},
 		"state": {Limit: 1, States: slices.Repeat([]State{Scheduled}, 460_000)},
@@ -48,7 +48,7 @@ func TestListBoundsWhatIsNamed(t *testing.T) {
 
 // A key that no message can have is not looked for.
 func TestRefBoundsTheKey(t *testing.T) {
-	in := NewInterceptor(&lister{}, Limits{}, &Dispatcher{Name: "a"})
+	in := NewBridge(&lister{}, Options{}, &Dispatcher{Name: "a"}).Interceptor
 	_, err := in.Get(t.Context(), Ref{ID: "id", Key: make([]byte, MaxKeyLen+1)})
 	if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Field != "key" {
 		t.Errorf("got %v", err)

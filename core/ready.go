@@ -22,11 +22,15 @@ type health struct {
 }
 
 // Ready returns nil if messages can be accepted, or the reason why not; the result is
-// at most a second old. The error may name the store's address: show it only in the log
+// at most a second old, and ErrEnded when the Bridge has ended. The error may name the store's address: show it only in the log
 // and to callers who may read everything. Concurrent calls share one check of the
 // store. A paused sink does not make the bridge unready: messages for it are still
 // parked.
 func (i *Interceptor) Ready(ctx context.Context) error {
+	if !i.calls.begin() {
+		return ErrEnded
+	}
+	defer i.calls.group.Done()
 	store, ok := Ability[HealthChecker](i.store)
 	if !ok {
 		return nil

@@ -36,7 +36,7 @@ func (p *patient) Health(ctx context.Context) error {
 func TestReadySharesOneLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &patient{takes: 100 * time.Millisecond}
-		in := NewInterceptor(store, Limits{}, &Dispatcher{Name: "a"})
+		in := NewBridge(store, Options{}, &Dispatcher{Name: "a"}).Interceptor
 		var group sync.WaitGroup
 		for range 5000 {
 			group.Go(func() {
@@ -63,7 +63,7 @@ func TestReadySharesOneLook(t *testing.T) {
 func TestReadyWhereOneGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &patient{takes: time.Second}
-		in := NewInterceptor(store, Limits{}, &Dispatcher{Name: "a"})
+		in := NewBridge(store, Options{}, &Dispatcher{Name: "a"}).Interceptor
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		looked := make(chan error)
@@ -85,7 +85,7 @@ func TestReadyWhereOneGivesUp(t *testing.T) {
 // A store that does not answer is given up.
 func TestReadyOfASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := NewInterceptor(&patient{takes: time.Hour}, Limits{}, &Dispatcher{Name: "a"})
+		in := NewBridge(&patient{takes: time.Hour}, Options{}, &Dispatcher{Name: "a"}).Interceptor
 		begun := time.Now()
 		if err := in.Ready(t.Context()); err == nil || time.Since(begun) != lookTimeout {
 			t.Errorf("got %v after %s", err, time.Since(begun))

@@ -105,10 +105,11 @@ func simulate(t *testing.T, seed uint64, rate float64, seen *rare) {
 	shaky := &shakyStore{Store: s.store, faults: f, seen: seen}
 	d := &core.Dispatcher{Name: simSink, Sink: s.sink, Timeout: simTimeout, MaxBatch: 1 + f.below(20),
 		Retry: core.RetryPolicy{Initial: 200 * time.Millisecond, Max: 5 * time.Second, MaxAttempts: simAttempts}}
-	s.in = core.NewInterceptor(shaky, core.Limits{}, d)
+	bridge := core.NewBridge(shaky, core.Options{}, d)
+	s.in = bridge.Interceptor
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- (&core.Bridge{Store: shaky, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
+	go func() { ended <- bridge.Run(ctx) }()
 	s.produce(ctx)
 	time.Sleep(simTrouble)
 	s.heal()

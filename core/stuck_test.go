@@ -23,7 +23,7 @@ func TestStuckSinkIsNotCalledAgainAfterAFailedSettle(t *testing.T) {
 		store, sink := memstore.New(memstore.Config{Buckets: 1}), &scripted{began: time.Now()}
 		d := &core.Dispatcher{Name: "orders", Sink: sink, Timeout: time.Second, Retry: core.RetryPolicy{Jitter: -1}}
 		sink.answers(func([]*core.Message) error { time.Sleep(time.Minute); return nil })
-		in := core.NewInterceptor(store, core.Limits{}, d)
+		in := core.NewBridge(store, core.Options{}, d).Interceptor
 		if r := in.Accept(t.Context(), message("a", 0))[0]; r.Err != nil {
 			t.Fatal(r.Err)
 		}

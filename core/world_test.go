@@ -107,10 +107,10 @@ func inWorldOf(t *testing.T, buckets int, dispatchers []*core.Dispatcher, test f
 			sink := &scripted{began: w.began}
 			w.sinks[d.Name], d.Sink = sink, sink
 		}
-		w.in = core.NewInterceptor(w.store, core.Limits{}, dispatchers...)
+		bridge := core.NewBridge(w.store, core.Options{}, dispatchers...)
+		w.in = bridge.Interceptor
 		ctx, stop := context.WithCancel(t.Context())
 		w.stop = stop
-		bridge := &core.Bridge{Store: w.store, Sinks: dispatchers}
 		go func() { w.ended <- bridge.Run(ctx) }()
 		synctest.Wait()
 		test(w)

@@ -17,7 +17,7 @@ import (
 
 // startBridge is a bridge with a store in memory, which delivers nothing.
 func startBridge() *httptest.Server {
-	listener, err := httplistener.New(httplistener.Config{}, core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "amqp"}))
+	listener, err := httplistener.New(httplistener.Config{}, core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "amqp"}).Interceptor)
 	if err != nil {
 		log.Fatal(err)
 	}

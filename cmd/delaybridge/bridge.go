@@ -68,7 +68,7 @@ func openSinks(ctx context.Context, c *config.Config, log *slog.Logger, plugins 
 		sinks = append(sinks, &core.Dispatcher{Name: s.Name, Sink: sink, Retry: s.Retry, Timeout: s.Timeout, MaxBatch: s.MaxBatch, Log: log})
 	}
 	if len(faults) == 0 { // else the sources would miss sinks
-		_, err := newSources(c, core.NewInterceptor(nil, c.Limits.Limits, sinks...), log)
+		_, err := newSources(c, core.NewBridge(nil, core.Options{Limits: c.Limits.Limits}, sinks...).Interceptor, log)
 		faults, _ = errors.AsType[config.Faults](err)
 	}
 	if len(faults) > 0 {
@@ -109,39 +109,37 @@ func redisConfig(c *config.Config, log *slog.Logger) (redisstore.Config, error) 
 }
 
 // assemble opens the store and the listeners and sources, and reports what there is to know about
-// them. On error all are closed.
-func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, log *slog.Logger) (bridge *core.Bridge, ready []any, err error) {
+// them. On error all but the sinks are closed.
+func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, log *slog.Logger) (bridge *core.Bridge, inputs []core.Input, ready []any, err error) {
 	redis, err := redisConfig(c, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	opened, err := redisstore.Open(ctx, redis)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	store := failpoints.Wrap(opened, sinks)
-	in := core.NewInterceptor(store, c.Limits.Limits, sinks...)
-	sources, err := newSources(c, in, log)
+	bridge = core.NewBridge(store, core.Options{Limits: c.Limits.Limits, StopTimeout: c.ShutdownTimeout}, sinks...)
+	sources, err := newSources(c, bridge.Interceptor, log)
 	if err != nil {
-		return nil, nil, errors.Join(coded(exitConfig, err), store.Close())
+		return nil, nil, nil, errors.Join(coded(exitConfig, err), store.Close())
 	}
-	inputs, told, err := openInputs(c, in, sources, log)
+	inputs, told, err := openInputs(c, bridge.Interceptor, sources, log)
 	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
+		return nil, nil, nil, errors.Join(err, store.Close())
 	}
 	ready = append([]any{"version", buildVersion()}, told...)
-	ready = append(ready, "sinks", strings.Join(in.Sinks(), ","), "durability", in.Durability())
-	bridge = &core.Bridge{Store: store, Sinks: sinks, Inputs: inputs, StopTimeout: c.ShutdownTimeout, Log: log}
-	return bridge, ready, nil
+	return bridge, inputs, append(ready, "sinks", strings.Join(bridge.Sinks(), ","), "durability", bridge.Durability()), nil
 }
 
 // errForced is the end by a second signal.
 var errForced = errors.New("stopped at once by a second signal; what was in flight will be delivered again")
 
 // runBridge runs b until ctx ends and it has drained, or until a second signal.
-func (a *app) runBridge(ctx context.Context, b *core.Bridge) error {
+func (a *app) runBridge(ctx context.Context, b *core.Bridge, inputs []core.Input) error {
 	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
+	go func() { done <- b.Run(ctx, inputs...) }()
 	select {
 	case err := <-done:
 		return err

@@ -63,9 +63,9 @@ http of the file are ignored, and may be missing.`,
 
 // devBridge is a bridge of one console sink, or of those in a file.
 type devBridge struct {
+	*core.Bridge
 	store core.Store
 	sinks []*core.Dispatcher
-	in    *core.Interceptor
 	input *httplistener.Server
 	addr  net.Addr
 	moved string // why the listener is not where it was expected
@@ -91,7 +91,7 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 		ctx, cancel = context.WithTimeout(ctx, f.length)
 		defer cancel()
 	}
-	err = a.runBridge(ctx, &core.Bridge{Store: b.store, Sinks: b.sinks, Inputs: b.inputs()})
+	err = a.runBridge(ctx, b.Bridge, b.inputs())
 	b.printTotals(a)
 	return err
 }
@@ -108,7 +108,7 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 	if b.store, err = openDevStore(ctx, f.redis, log); err != nil {
 		return nil, errors.Join(err, closeSinks(b.sinks))
 	}
-	b.in = core.NewInterceptor(b.store, c.Limits.Limits, b.sinks...)
+	b.Bridge = core.NewBridge(b.store, core.Options{Limits: c.Limits.Limits}, b.sinks...)
 	if err := b.openInput(f.listen, log); err != nil {
 		return nil, errors.Join(err, b.store.Close(), closeSinks(b.sinks))
 	}
@@ -183,7 +183,7 @@ func (b *devBridge) openInput(addr string, log *slog.Logger) error {
 }
 
 func (b *devBridge) listenOn(addr string, log *slog.Logger) (err error) {
-	if b.input, err = httplistener.New(httplistener.Config{Listen: addr, Log: log}, b.in); err != nil {
+	if b.input, err = httplistener.New(httplistener.Config{Listen: addr, Log: log}, b.Interceptor); err != nil {
 		return coded(exitUsage, err)
 	}
 	b.addr, err = listen(b.input)
@@ -195,7 +195,7 @@ func (b *devBridge) openGRPC(addr string, log *slog.Logger) error {
 	if addr == "" {
 		return nil
 	}
-	made, err := grpclistener.New(grpclistener.Config{Listen: addr, Reflection: true, Log: log}, b.in)
+	made, err := grpclistener.New(grpclistener.Config{Listen: addr, Reflection: true, Log: log}, b.Interceptor)
 	if err != nil {
 		return coded(exitUsage, err)
 	}

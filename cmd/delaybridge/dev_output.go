@@ -14,7 +14,7 @@ import (
 func (b *devBridge) printBanner(a *app, f devFlags) {
 	store := "in memory, lost at exit"
 	if f.redis != "" {
-		store = "Redis, durability " + b.in.Durability()
+		store = "Redis, durability " + b.Durability()
 	}
 	url := "http://" + b.addr.String()
 	fmt.Fprintf(a.stdout, "delaybridge %s, to try things out; not for production\n", buildVersion())
@@ -55,7 +55,7 @@ func (b *devBridge) sendSamples(ctx context.Context) error {
 		body := fmt.Sprintf("sample %d, sent %s ago", n+1, delay)
 		samples = append(samples, &core.Message{Sink: b.sinks[0].Name, Topic: "samples", Delay: delay, Body: []byte(body)})
 	}
-	for _, receipt := range b.in.Accept(ctx, samples...) {
+	for _, receipt := range b.Accept(ctx, samples...) {
 		if receipt.Err != nil {
 			return fmt.Errorf("send samples: %w", receipt.Err)
 		}

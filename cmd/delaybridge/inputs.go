@@ -28,7 +28,7 @@ type input interface {
 
 // checkInputs returns what is wrong with the sections of the listeners and sources.
 func checkInputs(c *config.Config, log *slog.Logger) config.Faults {
-	in := core.NewInterceptor(nil, c.Limits.Limits)
+	in := core.NewBridge(nil, core.Options{Limits: c.Limits.Limits}).Interceptor
 	_, err := httplistener.New(httpConfig(c, log), in)
 	faults, _ := errors.AsType[config.Faults](c.Fault("http", err))
 	if c.GRPC.Listen != "" {

@@ -44,12 +44,12 @@ func (a *app) serve(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	bridge, ready, err := assemble(ctx, c, sinks, log)
+	bridge, inputs, ready, err := assemble(ctx, c, sinks, log)
 	if err != nil {
 		return errors.Join(err, closeSinks(sinks))
 	}
 	log.Info("ready", ready...)
-	err = a.runBridge(ctx, bridge)
+	err = a.runBridge(ctx, bridge, inputs)
 	log.Info("stopped")
 	return err
 }

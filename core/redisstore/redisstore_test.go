@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -82,15 +83,15 @@ func TestBridgeDelivers(t *testing.T) {
 	}
 	sink := make(chanSink, 10)
 	d := &core.Dispatcher{Name: "orders", Sink: sink}
+	bridge := core.NewBridge(s, core.Options{}, d)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- (&core.Bridge{Store: s, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
-	in := core.NewInterceptor(s, core.Limits{}, d)
+	go func() { done <- bridge.Run(ctx) }()
 	var messages []*core.Message
 	for n := range 5 {
 		messages = append(messages, &core.Message{Sink: "orders", Topic: "t", Body: []byte{byte(n)}, Delay: time.Duration(n*20) * time.Millisecond})
 	}
-	for _, r := range in.Accept(t.Context(), messages...) {
+	for _, r := range bridge.Accept(t.Context(), messages...) {
 		if r.Err != nil || r.State != core.Scheduled {
 			t.Fatalf("receipt %+v", r)
 		}
@@ -103,6 +104,9 @@ func TestBridgeDelivers(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+	if r := bridge.Accept(t.Context(), messages[0])[0]; !errors.Is(r.Err, core.ErrEnded) {
+		t.Errorf("accept after the end: %+v", r)
 	}
 	t.Logf("%+v", d.Totals())
 }

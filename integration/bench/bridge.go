@@ -62,10 +62,11 @@ func (b *bench) openBridge(ctx context.Context) (*bridge, error) {
 	sink := &nullSink{}
 	sink.expect(1)
 	d := &core.Dispatcher{Name: benchSink, Sink: sink}
+	whole := core.NewBridge(store, core.Options{}, d)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- (&core.Bridge{Store: store, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
-	return &bridge{in: core.NewInterceptor(store, core.Limits{}, d), store: store, dispatcher: d, sink: sink,
+	go func() { ended <- whole.Run(ctx) }()
+	return &bridge{in: whole.Interceptor, store: store, dispatcher: d, sink: sink,
 		stop: func() error { cancel(); return <-ended }}, nil
 }
 

@@ -161,9 +161,10 @@ func (b *bench) openBridgeTo(ctx context.Context, open func() (core.Sink, error)
 	sink := &countedSink{next: next}
 	sink.expect(1)
 	d := &core.Dispatcher{Name: benchSink, Sink: sink}
+	whole := core.NewBridge(store, core.Options{}, d)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- (&core.Bridge{Store: store, Sinks: []*core.Dispatcher{d}}).Run(ctx) }()
-	return &bridge{in: core.NewInterceptor(store, core.Limits{}, d), dispatcher: d, sink: &sink.nullSink,
+	go func() { ended <- whole.Run(ctx) }()
+	return &bridge{in: whole.Interceptor, dispatcher: d, sink: &sink.nullSink,
 		stop: func() error { cancel(); return <-ended }}, nil
 }

@@ -132,7 +132,8 @@ func runPlugin(ctx context.Context, b *bench, open func() (core.Sink, error)) (r
 	sink := &counted{Sink: inner}
 	sink.count.expect(pluginBurst)
 	d := &core.Dispatcher{Name: benchSink, Sink: sink}
-	br := &bridge{in: core.NewInterceptor(store, core.Limits{}, d)}
+	whole := core.NewBridge(store, core.Options{}, d)
+	br := &bridge{in: whole.Interceptor}
 	if err := br.fill(ctx, pluginBurst, bodySize, in(0)); err != nil {
 		return run, errors.Join(err, inner.Close(), store.Close())
 	}
@@ -143,7 +144,7 @@ func runPlugin(ctx context.Context, b *bench, open func() (core.Sink, error)) (r
 	}
 	running, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- (&core.Bridge{Store: store, Sinks: []*core.Dispatcher{d}}).Run(running) }()
+	go func() { ended <- whole.Run(running) }()
 	defer func() { cancel(); err = errors.Join(err, <-ended) }()
 	select {
 	case <-sink.count.reached:

@@ -51,7 +51,7 @@ func (b *bench) openInstance(ctx context.Context, config redisstore.Config, sink
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{name: config.Instance, store: store, in: core.NewInterceptor(store, core.Limits{}, sinks...),
+	i := &instance{name: config.Instance, store: store, in: core.NewBridge(store, core.Options{}, sinks...).Interceptor,
 		start: make(chan struct{}), held: make(map[string]string)}
 	ctx, cancel := context.WithCancel(ctx)
 	served := make(chan error, len(sinks))

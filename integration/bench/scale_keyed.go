@@ -75,7 +75,7 @@ func (b *bench) openProducer(ctx context.Context, buckets int) (*bridge, error) 
 		return nil, err
 	}
 	d := &core.Dispatcher{Name: benchSink, Sink: &nullSink{}}
-	return &bridge{in: core.NewInterceptor(store, core.Limits{}, d), store: store, dispatcher: d, stop: store.Close}, nil
+	return &bridge{in: core.NewBridge(store, core.Options{}, d).Interceptor, store: store, dispatcher: d, stop: store.Close}, nil
 }
 
 func median[T cmp.Ordered](values []T) T {

@@ -49,7 +49,7 @@ func benchPark(b *testing.B, count int, store core.Store) {
 		queues = append(queues, r.queue(strconv.Itoa(n), nil))
 	}
 	r.fill(b.N, queues)
-	src, err := New("src", r.config(map[string]any{"queues": queues}), core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	src, err := New("src", r.config(map[string]any{"queues": queues}), core.NewBridge(store, core.Options{}, &core.Dispatcher{Name: "out"}).Interceptor, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

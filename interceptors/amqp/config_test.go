@@ -95,7 +95,7 @@ func TestConfigIsChecked(t *testing.T) {
 			}
 		}
 		raw, _ := json.Marshal(c)
-		_, err := New("src", raw, core.NewInterceptor(sourcetest.NewStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+		_, err := New("src", raw, core.NewBridge(sourcetest.NewStore(), core.Options{}, &core.Dispatcher{Name: "out"}).Interceptor, nil)
 		invalid, ok := errors.AsType[*core.InvalidError](err)
 		if ok != (tt.field != "") || ok && invalid.Field != tt.field || !ok && err != nil {
 			t.Errorf("%s: %v, want a fault of %q", tt.name, err, tt.field)
@@ -105,11 +105,11 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{``, `[]`, `null x`, `{} {}`} {
-		if _, err := New("src", json.RawMessage(raw), core.NewInterceptor(nil, core.Limits{}), nil); err == nil {
+		if _, err := New("src", json.RawMessage(raw), core.NewBridge(nil, core.Options{}).Interceptor, nil); err == nil {
 			t.Errorf("%q is taken", raw)
 		}
 	}
-	if _, err := New("a source", json.RawMessage(`{}`), core.NewInterceptor(nil, core.Limits{}), nil); err == nil {
+	if _, err := New("a source", json.RawMessage(`{}`), core.NewBridge(nil, core.Options{}).Interceptor, nil); err == nil {
 		t.Error("a name with a space is taken")
 	}
 }

@@ -30,7 +30,7 @@ func offline(t testing.TB, more map[string]any) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := New("src", raw, core.NewInterceptor(sourcetest.NewStore(), core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	i, err := New("src", raw, core.NewBridge(sourcetest.NewStore(), core.Options{}, &core.Dispatcher{Name: "out"}).Interceptor, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func (r *rig) config(more map[string]any) json.RawMessage {
 }
 
 func (r *rig) interceptor(out core.Sink) *core.Interceptor {
-	return core.NewInterceptor(r.store, core.Limits{}, &core.Dispatcher{Name: "out", Sink: out}, &core.Dispatcher{Name: "other"})
+	return core.NewBridge(r.store, core.Options{}, &core.Dispatcher{Name: "out", Sink: out}, &core.Dispatcher{Name: "other"}).Interceptor
 }
 
 func (r *rig) logger() *slog.Logger {
@@ -188,19 +188,18 @@ func (r *rig) bridge(sink, more map[string]any) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	store, dispatcher := memstore.New(memstore.Config{}), &core.Dispatcher{Name: "out", Sink: out}
 	config, _, err := decode(r.config(more))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	src, err := New("src", r.config(more), core.NewInterceptor(store, core.Limits{}, dispatcher), r.logger())
+	bridge := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "out", Sink: out})
+	src, err := New("src", r.config(more), bridge.Interceptor, r.logger())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	bridge := &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Inputs: []core.Input{{Name: "source", Run: src.Run}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- bridge.Run(ctx) }()
+	go func() { ended <- bridge.Run(ctx, core.Input{Name: "source", Run: src.Run}) }()
 	r.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -98,7 +98,7 @@ func BenchmarkPublish(b *testing.B) {
 // BenchmarkDecode is one message from the protocol's form to core's.
 func BenchmarkDecode(b *testing.B) {
 	in := interceptor(nil, "orders")
-	d := decoder{limits: in.Limits(), sink: "orders"}
+	d := decoder{limits: in.Limits()}
 	p := benchRequest(1).Messages[0]
 	b.ReportAllocs()
 	for b.Loop() {

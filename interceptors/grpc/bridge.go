@@ -24,8 +24,5 @@ type bridge struct {
 func newBridge(config Config, in *core.Interceptor) *bridge {
 	b := &bridge{config: config, in: in, stopping: make(chan struct{})}
 	b.decoder.limits = in.Limits()
-	if sinks := in.Sinks(); len(sinks) == 1 {
-		b.decoder.sink = sinks[0]
-	}
 	return b
 }

@@ -19,7 +19,7 @@ import (
 
 // A client sends messages on a stream, and reads what became of them meanwhile.
 func Example_stream() {
-	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "orders"})
+	in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "orders"}).Interceptor
 	listener, err := grpclistener.New(grpclistener.Config{Listen: "127.0.0.1:0"}, in)
 	if err != nil {
 		panic(err)

@@ -113,7 +113,7 @@ func interceptor(store core.Store, sinks ...string) *core.Interceptor {
 	for _, name := range sinks {
 		dispatchers = append(dispatchers, &core.Dispatcher{Name: name})
 	}
-	return core.NewInterceptor(store, core.Limits{}, dispatchers...)
+	return core.NewBridge(store, core.Options{}, dispatchers...).Interceptor
 }
 
 // context ends with the test, and before the tests are given up.

@@ -16,15 +16,11 @@ import (
 // protocol can say and those of core can't; the other rules are core's.
 type decoder struct {
 	limits core.Limits
-	sink   string // of messages that name none; empty if there are several
 }
 
 // decode fills m, which shares p's bytes. Errors are *core.InvalidError.
 func (d decoder) decode(p *bridgev1.Message, m *core.Message) (err error) {
 	m.ID, m.Sink, m.Topic = p.GetId(), p.GetSink(), p.GetTopic()
-	if m.Sink == "" {
-		m.Sink = d.sink
-	}
 	if p == nil {
 		return checkPairs(p)
 	}

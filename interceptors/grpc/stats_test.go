@@ -24,8 +24,7 @@ func (described) Describe() map[string]string { return map[string]string{"state"
 
 func TestStats(t *testing.T) {
 	since := time.UnixMilli(1)
-	in := core.NewInterceptor(memstore.New(memstore.Config{Buckets: 2}), core.Limits{},
-		&core.Dispatcher{Name: "plugged", Sink: described{}}, &core.Dispatcher{Name: "plain"})
+	in := core.NewBridge(memstore.New(memstore.Config{Buckets: 2}), core.Options{}, &core.Dispatcher{Name: "plugged", Sink: described{}}, &core.Dispatcher{Name: "plain"}).Interceptor
 	addr, _, _ := start(t, Config{Sources: func() []core.SourceReport {
 		return []core.SourceReport{
 			{Source: "a", Parked: 5, Duplicates: 4, Rejected: 3, Skipped: 2, Retried: 1},

@@ -39,9 +39,6 @@ func (s *Server) decodeMessage(text []byte) (*core.Message, error) {
 	if err := e.decode(); err != nil {
 		return nil, err
 	}
-	if sinks := s.in.Sinks(); e.given&fieldSink == 0 && len(sinks) == 1 {
-		e.message.Sink = sinks[0]
-	}
 	return &e.message, nil
 }
 

@@ -123,7 +123,7 @@ func interceptor(store core.Store, sinks ...string) *core.Interceptor {
 	for _, name := range sinks {
 		dispatchers = append(dispatchers, &core.Dispatcher{Name: name})
 	}
-	return core.NewInterceptor(store, core.Limits{}, dispatchers...)
+	return core.NewBridge(store, core.Options{}, dispatchers...).Interceptor
 }
 
 func newFailing(t *testing.T, store *failing) *fixture {

@@ -14,7 +14,7 @@ import (
 // is not about that arrives with the message.
 func TestPublishInOtherDialects(t *testing.T) {
 	store := memstore.New(memstore.Config{})
-	in := core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "plain"})
+	in := core.NewBridge(store, core.Options{}, &core.Dispatcher{Name: "plain"}).Interceptor
 	listener, err := New(Config{Dialects: []string{"cloudevents", "rabbitmq"}}, in)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestPublishInOtherDialects(t *testing.T) {
 }
 
 func TestDialectsAreChecked(t *testing.T) {
-	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{})
+	in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}).Interceptor
 	for _, names := range [][]string{{"native"}, {"rabbit"}, {"nats", "nats"}} {
 		if _, err := New(Config{Dialects: names}, in); err == nil || !strings.HasPrefix(err.Error(), "dialects: ") {
 			t.Errorf("%v: %v", names, err)

@@ -362,7 +362,7 @@ func (w *witness) fail(f *fixture) {
 
 // describe looks at the stats of a sink that tells about itself.
 func (w *witness) describe() {
-	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "plugged", Sink: described{}})
+	in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "plugged", Sink: described{}}).Interceptor
 	listener, err := New(Config{}, in)
 	if err != nil {
 		w.Fatal(err)

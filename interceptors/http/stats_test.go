@@ -17,8 +17,7 @@ type described struct{ core.Sink }
 func (described) Describe() map[string]string { return map[string]string{"state": "running"} }
 
 func TestStatsHaveDetails(t *testing.T) {
-	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{},
-		&core.Dispatcher{Name: "plugged", Sink: described{}}, &core.Dispatcher{Name: "plain"})
+	in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "plugged", Sink: described{}}, &core.Dispatcher{Name: "plain"}).Interceptor
 	listener, err := New(Config{}, in)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +31,7 @@ func TestStatsHaveDetails(t *testing.T) {
 }
 
 func TestStatsHaveSources(t *testing.T) {
-	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "plain"})
+	in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "plain"}).Interceptor
 	listener, err := New(Config{Sources: func() []core.SourceReport {
 		return []core.SourceReport{{Source: "a", Parked: 4, Duplicates: 3, Rejected: 2, Retried: 1, Lag: 0}, {Source: "b", Lag: -1, Skipped: 7, Trouble: "a bad record", Since: time.UnixMilli(0), Stopped: true}, {Source: "c", Trouble: "no broker", Since: time.UnixMilli(0)}}
 	}}, in)

@@ -41,7 +41,7 @@ func benchPark(b *testing.B, partitions int, compression kafka.Compression, stor
 		}
 		r.produceBatch(topic, done/batch%partitions, compression, records...)
 	}
-	src, err := New("src", r.config([]string{topic}, nil), core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	src, err := New("src", r.config([]string{topic}, nil), core.NewBridge(store, core.Options{}, &core.Dispatcher{Name: "out"}).Interceptor, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

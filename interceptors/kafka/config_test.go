@@ -47,7 +47,7 @@ func TestEverySetting(t *testing.T) {
 }
 
 func TestBadConfiguration(t *testing.T) {
-	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "out"})
+	in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "out"}).Interceptor
 	for _, test := range []struct {
 		more  string // members that replace or add to a good configuration
 		field string

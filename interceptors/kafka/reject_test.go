@@ -98,7 +98,7 @@ func (w *widest) Park(ctx context.Context, messages ...*core.Message) []core.Rec
 func chunkOn(t *testing.T, store core.Store, limits core.Limits) *chunk {
 	t.Helper()
 	src, err := New("src", []byte(`{"brokers": ["a:1"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop"}`),
-		core.NewInterceptor(store, limits, &core.Dispatcher{Name: "out"}), nil)
+		core.NewBridge(store, core.Options{Limits: limits}, &core.Dispatcher{Name: "out"}).Interceptor, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

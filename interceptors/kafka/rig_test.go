@@ -92,7 +92,7 @@ func hasty(more map[string]any) map[string]any {
 }
 
 func (r *rig) interceptor() *core.Interceptor {
-	return core.NewInterceptor(r.store, core.Limits{}, &core.Dispatcher{Name: "out"}, &core.Dispatcher{Name: "other"})
+	return core.NewBridge(r.store, core.Options{}, &core.Dispatcher{Name: "out"}, &core.Dispatcher{Name: "other"}).Interceptor
 }
 
 func (r *rig) logger() *slog.Logger {

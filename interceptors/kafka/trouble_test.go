@@ -207,7 +207,7 @@ func TestOneNotThereYet(t *testing.T) {
 // TestSilentBroker: one that never answers does not keep a source from ending.
 func TestSilentBroker(t *testing.T) {
 	address, taken := silent(t)
-	in := core.NewInterceptor(sourcetest.NewStore(), core.Limits{}, &core.Dispatcher{Name: "out"})
+	in := core.NewBridge(sourcetest.NewStore(), core.Options{}, &core.Dispatcher{Name: "out"}).Interceptor
 	src, err := New("src", json.RawMessage(`{"brokers": ["`+address+`"], "topics": ["a"], "sink": "out", "topic": "b", "on_bad_record": "stop", "request_timeout": "10m"}`), in, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func benchPark(b *testing.B, queues int, store core.Store) {
 		}
 		r.sendBatch(topic, done/batch%queues, messages...)
 	}
-	src, err := New("src", r.config([]string{topic}, nil), core.NewInterceptor(store, core.Limits{}, &core.Dispatcher{Name: "out"}), nil)
+	src, err := New("src", r.config([]string{topic}, nil), core.NewBridge(store, core.Options{}, &core.Dispatcher{Name: "out"}).Interceptor, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

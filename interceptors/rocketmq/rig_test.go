@@ -84,7 +84,7 @@ func (r *rig) config(topics []string, more map[string]any) json.RawMessage {
 }
 
 func (r *rig) interceptor() *core.Interceptor {
-	return core.NewInterceptor(r.store, core.Limits{}, r.sinks...)
+	return core.NewBridge(r.store, core.Options{}, r.sinks...).Interceptor
 }
 
 func (r *rig) logger() *slog.Logger {

@@ -27,12 +27,14 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.sinks = []*core.Dispatcher{{Name: "out", Sink: sink}}
-	src := r.source([]string{in}, map[string]any{"topic": "{topic}", "trim_suffix": "-delayed"})
+	bridge := core.NewBridge(r.store, core.Options{}, &core.Dispatcher{Name: "out", Sink: sink})
+	src, err := New("src", r.config([]string{in}, map[string]any{"topic": "{topic}", "trim_suffix": "-delayed"}), bridge.Interceptor, r.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
-	bridge := &core.Bridge{Store: r.store, Sinks: r.sinks, Inputs: []core.Input{{Name: "source", Run: src.Run}}}
 	ended := make(chan error, 1)
-	go func() { ended <- bridge.Run(ctx) }()
+	go func() { ended <- bridge.Run(ctx, core.Input{Name: "source", Run: src.Run}) }()
 	defer func() {
 		cancel()
 		if err := <-ended; err != nil {

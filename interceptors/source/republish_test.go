@@ -36,13 +36,12 @@ func (h *holding) Close() error { return nil }
 
 // inBridge runs test beside a bridge with one sink.
 func inBridge(t *testing.T, sink *holding, store core.Store, test func(*Parker, *strings.Builder)) {
-	dispatcher := &core.Dispatcher{Name: "out", Sink: sink}
-	bridge := &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}}
+	bridge := core.NewBridge(store, core.Options{}, &core.Dispatcher{Name: "out", Sink: sink})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- bridge.Run(ctx) }()
 	var log strings.Builder
-	test(&Parker{In: core.NewInterceptor(store, core.Limits{}, dispatcher), Log: slog.New(slog.NewTextHandler(&log, nil))}, &log)
+	test(&Parker{In: bridge.Interceptor, Log: slog.New(slog.NewTextHandler(&log, nil))}, &log)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

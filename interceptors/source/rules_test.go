@@ -16,7 +16,7 @@ import (
 )
 
 func interceptor(store core.Store, limits core.Limits) *core.Interceptor {
-	return core.NewInterceptor(store, limits, &core.Dispatcher{Name: "out"}, &core.Dispatcher{Name: "other"})
+	return core.NewBridge(store, core.Options{Limits: limits}, &core.Dispatcher{Name: "out"}, &core.Dispatcher{Name: "other"}).Interceptor
 }
 
 var standard = []string{"native", "etf1", "rabbitmq"}

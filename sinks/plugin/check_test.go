@@ -16,7 +16,7 @@ import (
 
 // accepting is a way in to the plugin.
 func (e *evilSink) accepting() *core.Interceptor {
-	return core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{}, &core.Dispatcher{Name: "evil", Sink: e.Sink})
+	return core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "evil", Sink: e.Sink}).Interceptor
 }
 
 func newMessages(n int) []*core.Message {
@@ -88,8 +88,7 @@ func TestLargeBatchIsCheckedInParts(t *testing.T) {
 // its time: then it is told so, nothing is stored, and the messages of other sinks are.
 func TestCheckHangs(t *testing.T) {
 	e := openEvil(t, "mute-check")
-	in := core.NewInterceptor(memstore.New(memstore.Config{}), core.Limits{},
-		&core.Dispatcher{Name: "evil", Sink: e.Sink}, &core.Dispatcher{Name: "other"})
+	in := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: "evil", Sink: e.Sink}, &core.Dispatcher{Name: "other"}).Interceptor
 	batch := newMessages(3)
 	batch[1].Sink = "other"
 	const limit = 6 * time.Second

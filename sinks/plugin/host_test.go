@@ -71,7 +71,8 @@ func TestKilledUnderLoad(t *testing.T) {
 	defer cancel()
 
 	enough, accepted := make(chan struct{}), make(chan int)
-	go func() { accepted <- acceptUntil(ctx, enough, core.NewInterceptor(store, core.Limits{}, dispatcher)) }()
+	in := core.NewBridge(store, core.Options{}, dispatcher).Interceptor
+	go func() { accepted <- acceptUntil(ctx, enough, in) }()
 	for n := range kills {
 		delivered := dispatcher.Totals().Delivered
 		poll.Until(t, 30*time.Second, "deliveries between kills", func() bool { return dispatcher.Totals().Delivered > delivered+20 })

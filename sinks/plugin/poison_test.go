@@ -23,7 +23,7 @@ func TestMessageThatEndsThePlugin(t *testing.T) {
 	d := &core.Dispatcher{Name: "out", Sink: e.Sink, Log: e.journal.log(), Timeout: slack,
 		Retry: core.RetryPolicy{MaxAttempts: attempts, Initial: 10 * time.Millisecond, Max: 20 * time.Millisecond}}
 	store := memstore.New(memstore.Config{Buckets: 4})
-	in := core.NewInterceptor(store, core.Limits{}, d)
+	in := core.NewBridge(store, core.Options{}, d).Interceptor
 	messages := []*core.Message{{ID: "poison", Sink: "out", Topic: "poison"}}
 	for n := range others {
 		messages = append(messages, &core.Message{ID: fmt.Sprint("good", n), Sink: "out", Topic: "t"})

@@ -25,8 +25,8 @@ func Start(t testing.TB, name string, open core.OpenFunc, config any) *client.Cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, dispatcher := memstore.New(memstore.Config{}), &core.Dispatcher{Name: name, Sink: sink}
-	listener, err := httplistener.New(httplistener.Config{Listen: "127.0.0.1:0"}, core.NewInterceptor(store, core.Limits{}, dispatcher))
+	bridge := core.NewBridge(memstore.New(memstore.Config{}), core.Options{}, &core.Dispatcher{Name: name, Sink: sink})
+	listener, err := httplistener.New(httplistener.Config{Listen: "127.0.0.1:0"}, bridge.Interceptor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,15 +34,15 @@ func Start(t testing.TB, name string, open core.OpenFunc, config any) *client.Cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, &core.Bridge{Store: store, Sinks: []*core.Dispatcher{dispatcher}, Inputs: []core.Input{{Name: "http listener", Run: listener.Run}}})
+	run(t, bridge, core.Input{Name: "http listener", Run: listener.Run})
 	return newClient(t, "http://"+addr.String())
 }
 
 // run has a bridge run until the test ends.
-func run(t testing.TB, bridge *core.Bridge) {
+func run(t testing.TB, bridge *core.Bridge, input core.Input) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- bridge.Run(ctx) }()
+	go func() { ended <- bridge.Run(ctx, input) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

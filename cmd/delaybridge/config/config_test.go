@@ -62,7 +62,7 @@ func TestDefaultsAreCores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(core.NewInterceptor(nil, core.Limits{}).Limits(), c.Limits.Limits); diff != "" {
+	if diff := cmp.Diff(core.NewBridge(nil, core.Options{}).Limits(), c.Limits.Limits); diff != "" {
 		t.Errorf("limits: -core +config\n%s", diff)
 	}
 }
