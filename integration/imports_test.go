@@ -66,6 +66,7 @@ var importRules = []importRule{
 	{"integration/journal", nil},
 	{"integration/servers", []string{"integration/journal", "integration/poll"}},
 	{"integration", anything},
+	{"examples/embedded", []string{"core", "core/memstore", "core/redisstore"}},
 	{"examples/plugins", []string{"core", "sinks/plugin", "github.com/go-stomp/stomp/v3"}},
 	{"cmd", anything},
 }

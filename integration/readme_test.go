@@ -21,13 +21,18 @@ import (
 // snippet returns the indented block of the README behind a mark.
 func snippet(t *testing.T, mark string) string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	return snippetOf(t, "../README.md", mark)
+}
+
+func snippetOf(t *testing.T, file, mark string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(readme), "<!-- "+mark+" -->\n\n")
+	_, rest, found := strings.Cut(string(text), "<!-- "+mark+" -->\n\n")
 	if !found {
-		t.Fatalf("the README has no %s", mark)
+		t.Fatalf("%s has no %s", file, mark)
 	}
 	var lines []string
 	for line := range strings.Lines(rest) {
