@@ -23,6 +23,7 @@ var (
 // The codes that are acted on here.
 const (
 	codeInvalid     = "invalid"
+	codeMalformed   = "malformed"
 	codeTooLate     = "too_late"
 	codeConflict    = "conflict"
 	codeTooLarge    = "too_large"
@@ -78,7 +79,7 @@ func (e *Error) Is(target error) bool {
 	case ErrUnavailable:
 		return !e.Unknown && (e.unavailable || e.oneOf(codeUnavailable, "busy", "store_full", "internal", "request_timeout", "too_many_requests"))
 	case ErrInvalid:
-		return e.oneOf(codeInvalid, "malformed", codeTooLarge, "headers_too_large", "bad_cursor")
+		return e.oneOf(codeInvalid, codeMalformed, codeTooLarge, "headers_too_large", "bad_cursor")
 	case ErrConflict:
 		return e.Code == codeConflict
 	case ErrNotFound:

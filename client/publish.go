@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 )
 
 // Publish stores m in the bridge, to be delivered when it is due. Only a nil error
@@ -24,13 +25,14 @@ func (c *Client) Publish(ctx context.Context, m Message) (Receipt, error) {
 // same batch. If the bridge can't be reached, the remaining messages fail, too.
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) ([]Receipt, error) {
 	all := make([]*Result, len(messages))
-	good := make([]*Result, 0, len(messages))
 	for n := range messages {
 		all[n] = newResult(&messages[n])
-		if all[n].err == nil {
-			good = append(good, all[n])
-		}
 	}
+	return c.publish(ctx, all)
+}
+
+func (c *Client) publish(ctx context.Context, all []*Result) ([]Receipt, error) {
+	good := slices.DeleteFunc(slices.Clone(all), func(r *Result) bool { return r.err != nil })
 	for len(good) > 0 {
 		n := c.fits(good)
 		c.deliver(ctx, good[:n])

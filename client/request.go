@@ -26,6 +26,11 @@ type request struct {
 // reads reports whether the request changes nothing.
 func (r request) reads() bool { return r.method == http.MethodGet }
 
+// good reports whether an answer with this status is no error: readiness is in the body.
+func (r request) good(status int) bool {
+	return status/100 == 2 || r.path == pathReady && status == http.StatusServiceUnavailable
+}
+
 const (
 	formJSON   = "application/json"
 	formNDJSON = "application/x-ndjson"
@@ -106,7 +111,7 @@ func wrongPeer(err error) bool {
 // bridge's.
 func (c *Client) answer(r request, response *http.Response, body []byte) ([]byte, *Error) {
 	form, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
-	if response.StatusCode/100 == 2 && (form == formJSON || form == formNDJSON) && len(body) <= maxReply {
+	if r.good(response.StatusCode) && (form == formJSON || form == formNDJSON) && len(body) <= maxReply {
 		if c.answered != nil {
 			c.answered(body)
 		}
