@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
@@ -28,9 +27,16 @@ const (
 type codedError struct {
 	code int
 	err  error
+	api  string // the code that the bridge or the client gave; may be empty
 }
 
-func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Error() string {
+	if e.api == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + " [" + e.api + "]"
+}
+
 func (e *codedError) Unwrap() error { return e.err }
 
 // coded gives err an exit code; nil stays nil.
@@ -38,7 +44,7 @@ func coded(code int, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &codedError{code, err}
+	return &codedError{code: code, err: err}
 }
 
 func usageError(text string) error { return coded(exitUsage, errors.New(text)) }
@@ -88,24 +94,4 @@ func (a *app) wasInterrupted() bool {
 	default:
 		return false
 	}
-}
-
-// errorText is how an error is printed. The faults of a configuration stand for
-// themselves, as editors look for file:line:col at the start of a line.
-func errorText(err error) string {
-	if faults, ok := errors.AsType[config.Faults](err); ok {
-		return fmt.Sprintf("%s\n%s", faults, counted(len(faults), "error"))
-	}
-	lines := strings.Split(err.Error(), "\n")
-	for n, line := range lines {
-		lines[n] = escape(strings.ReplaceAll(line, "\t", "  "))
-	}
-	return "delaybridge: " + strings.TrimSpace(strings.Join(lines, "\n"))
-}
-
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

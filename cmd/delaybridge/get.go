@@ -26,8 +26,8 @@ func (a *app) getCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if s.json {
-			return s.raw(s.answer)
+		if !s.forPeople() {
+			return s.object(s.answer)
 		}
 		return s.pairs(entryRows(entry))
 	})

@@ -44,13 +44,10 @@ func (a *app) listing(cmd *cobra.Command, query client.Query, states ...client.S
 		if err != nil {
 			return err
 		}
-		if s.json {
-			return s.value(found)
-		}
-		if err := s.table(found.rows); err != nil {
+		if err := s.listed(found); err != nil {
 			return err
 		}
-		if found.Next != "" {
+		if found.Next != "" && s.format != formatJSON {
 			fmt.Fprintf(a.stderr, "There is more: continue with --cursor %s\n", escape(found.Next))
 		}
 		return nil
@@ -117,6 +114,21 @@ func (f *listFlags) walk(ctx context.Context, s *session) (listed, error) {
 			return all, nil
 		}
 	}
+}
+
+func (s *session) listed(found listed) error {
+	switch s.format {
+	case formatTable:
+		return s.table(found.rows)
+	case formatJSON:
+		return s.value(found)
+	}
+	for _, message := range found.Messages {
+		if err := s.object(message); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func failure(e client.Entry) string {

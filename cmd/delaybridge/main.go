@@ -27,7 +27,8 @@ type app struct {
 	interrupted, forced <-chan struct{}
 	// began says that the command line was understood, so that an error is not
 	// one of usage.
-	began bool
+	began        bool
+	errorsAsJSON bool // see report.go
 }
 
 // run executes a command line and returns the exit code; see exit.go. When ctx
@@ -35,7 +36,7 @@ type app struct {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, errorsAsJSON: wantsJSON(args)}
 	stop := a.watchSignals(cancel)
 	defer stop()
 	root := a.rootCommand()
@@ -45,9 +46,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !isQuiet(err) {
-		fmt.Fprintln(stderr, errorText(err))
+		a.report(err, "")
 	}
-	if err != nil && !a.began {
+	if err != nil && !a.began && !a.errorsAsJSON {
 		fmt.Fprintf(stderr, "See %s --help.\n", cmd.CommandPath())
 	}
 	return a.exitCode(err)
@@ -85,7 +86,7 @@ func (a *app) rootCommand() *cobra.Command {
 the broker that consumers already read.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 configuration invalid, 4 server or
-dependency unreachable, 5 not found, 6 conflict, too late, or some of several
+dependency unreachable, 5 no such message, 6 conflict, too late, or some of several
 failed, 8 denied, 130 interrupted.`,
 		Example:       "  delaybridge dev\n  delaybridge serve --config delaybridge.yaml\n  delaybridge send --topic hello --delay 10s --body hi",
 		SilenceErrors: true,
@@ -94,7 +95,8 @@ failed, 8 denied, 130 interrupted.`,
 	root.AddGroup(&cobra.Group{ID: "serve", Title: "Run the bridge:"}, &cobra.Group{ID: "client", Title: "Talk to a running bridge:"})
 	serve := []*cobra.Command{a.devCommand(), a.serveCommand(), a.configCommand(), a.storeCommand()}
 	talk := []*cobra.Command{a.sendCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.rescheduleCommand(),
-		a.deliverNowCommand(), a.deadCommand(), a.statsCommand()}
+		a.deliverNowCommand(), a.deadCommand(), a.statsCommand(), a.healthCommand(),
+		a.contextCommand()}
 	for _, c := range serve {
 		c.GroupID = "serve"
 	}
@@ -102,7 +104,19 @@ failed, 8 denied, 130 interrupted.`,
 		c.GroupID = "client"
 	}
 	root.AddCommand(append(append(serve, talk...), a.pluginCommand(), a.versionCommand())...)
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"}) // it is there
+	help.Args = knownTopic
 	return root
+}
+
+// knownTopic refuses help on a command that does not exist.
+func knownTopic(cmd *cobra.Command, topic []string) error {
+	found, rest, err := cmd.Root().Find(topic)
+	if err != nil {
+		return err
+	}
+	return cobra.NoArgs(found, rest)
 }
 
 // group makes cmd a mere holder of others, which are not to be misspelt.

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"text/template"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -16,33 +18,94 @@ import (
 // printer writes answers for people or for programs. Whatever a message holds,
 // it comes out as printable text.
 type printer struct {
-	w    io.Writer
-	json bool
+	w        io.Writer
+	format   string             // empty is a table
+	template *template.Template // of formatTemplate
 }
 
-func newPrinter(w io.Writer, format string) (printer, error) {
-	if format != "table" && format != "json" {
-		return printer{}, usageError("--output must be table or json")
+const (
+	formatTable    = "table"
+	formatJSON     = "json"
+	formatLines    = "jsonl" // each object in one line
+	formatTemplate = "template"
+)
+
+func newPrinter(w io.Writer, output string) (printer, error) {
+	p := printer{w: w, format: output}
+	switch format, text, given := strings.Cut(output, "="); {
+	case given && format == formatTemplate:
+		parsed, err := template.New(format).Parse(text)
+		if err != nil {
+			return printer{}, usageError("--output " + err.Error())
+		}
+		p.format, p.template = format, parsed
+	case !slices.Contains([]string{formatTable, formatJSON, formatLines}, output):
+		return printer{}, usageError("--output must be table, json, jsonl or template=TEXT, such as template='{{.id}}'")
 	}
-	return printer{w, format == "json"}, nil
+	return p, nil
 }
 
-// raw prints the JSON of an answer.
-func (p printer) raw(text json.RawMessage) error {
+func (p printer) forPeople() bool { return p.format == "" || p.format == formatTable }
+
+// object prints the JSON of an answer in the format for programs.
+func (p printer) object(text json.RawMessage) error {
 	var out bytes.Buffer
-	if err := json.Indent(&out, text, "", "  "); err != nil {
+	var err error
+	switch p.format {
+	case formatTemplate:
+		return p.execute(text)
+	case formatLines:
+		err = json.Compact(&out, text)
+	default:
+		err = json.Indent(&out, text, "", "  ")
+	}
+	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	return p.print(escapeJSON(out.Bytes()) + "\n")
 }
 
-// value prints v as JSON.
+// execute prints a JSON object by the template. Numbers stay as they are written.
+func (p printer) execute(text json.RawMessage) error {
+	var v any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&v); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	var out strings.Builder
+	if err := p.template.Execute(&out, printable(v)); err != nil {
+		return fmt.Errorf("--output %w", err)
+	}
+	return p.print(out.String() + "\n")
+}
+
+// printable escapes the texts within a decoded JSON value.
+func printable(v any) any {
+	switch v := v.(type) {
+	case string:
+		return escape(v)
+	case []any:
+		for n, one := range v {
+			v[n] = printable(one)
+		}
+	case map[string]any:
+		escaped := make(map[string]any, len(v))
+		for name, one := range v {
+			escaped[escape(name)] = printable(one)
+		}
+		return escaped
+	}
+	return v
+}
+
+// value prints v in the format for programs.
 func (p printer) value(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode the output: %w", err)
 	}
-	return p.raw(text)
+	return p.object(text)
 }
 
 // pairs prints names and values below each other.

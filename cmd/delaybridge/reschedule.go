@@ -21,6 +21,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	}
 	ref.add(cmd)
 	due.add(cmd, "delay from now")
+	cmd.MarkFlagsOneRequired("delay", "deliver-at")
 	return a.clientCommand(cmd, func(ctx context.Context, s *session, ids []string) error {
 		when, err := due.when()
 		if err != nil {
@@ -34,14 +35,13 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	})
 }
 
-// dueFlags say when a message is due; one of them must be given.
+// dueFlags say when a message is due; at most one of them can be given.
 type dueFlags struct{ delay, deliverAt string }
 
 func (f *dueFlags) add(cmd *cobra.Command, delay string) {
 	cmd.Flags().StringVar(&f.delay, "delay", "", delay+", such as 500ms, 10s, 1h30m, 7d")
 	cmd.Flags().StringVar(&f.deliverAt, "deliver-at", "", "delivery time as RFC 3339 with offset, such as 2030-01-31T09:00:00Z")
 	cmd.MarkFlagsMutuallyExclusive("delay", "deliver-at")
-	cmd.MarkFlagsOneRequired("delay", "deliver-at")
 }
 
 func (f *dueFlags) when() (client.When, error) {

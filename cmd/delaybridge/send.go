@@ -22,26 +22,40 @@ type sendFlags struct {
 	body, bodyFile    string
 	headers, options  []string
 	hasKey, hasInline bool
+	file, results     string
 }
 
 func (a *app) sendCommand() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
-		Use:   "send --topic TOPIC (--delay DURATION | --deliver-at TIME)",
-		Short: "Send one message",
+		Use:   "send (--topic TOPIC (--delay DURATION | --deliver-at TIME) | --file FILE)",
+		Short: "Send a message, or a file of messages",
 		Long: `Send one message to a running bridge. The body comes from --body or --body-file, or
 else from standard input.
 
 If there is no answer, the message may or may not be stored. The error names its id:
 it is safe to run the command again with that --id, because a stored message is then a
-duplicate.`,
+duplicate.
+
+--file sends many messages: each line is a message in the JSON of the HTTP API. A line
+without an id gets one. What became of each line is printed, or written to the file that
+--results names. After an interruption, run the same command with that file again: lines
+that are stored are not sent again, and others are sent with the same ids. Requests that fail
+are repeated for the time of --timeout.`,
 		Example: `  delaybridge send --topic hello --delay 10s --body hi
   delaybridge send --sink orders --topic created --key 42 --id order-42 --deliver-at 2030-01-31T09:00:00+01:00 --body-file order.json
-  date | delaybridge send --topic hello --delay 1h30m --header content-type=text/plain`,
+  date | delaybridge send --topic hello --delay 1h30m --header content-type=text/plain
+  delaybridge send -f messages.ndjson --results sent.ndjson`,
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
 	return a.clientCommand(cmd, func(ctx context.Context, s *session, _ []string) error {
+		if f.file != "" {
+			return a.sendFile(ctx, s, f.file, f.results)
+		}
+		if f.results != "" {
+			return usageError("--results needs --file")
+		}
 		f.hasKey, f.hasInline = cmd.Flags().Changed("key"), cmd.Flags().Changed("body")
 		if err := f.complete(a.stdin); err != nil {
 			return err
@@ -71,10 +85,16 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.headers, "header", nil, "header as name=value; can be repeated, order is kept")
 	flags.StringArrayVar(&f.options, "option", nil, "option of the sink, or retry.*, as name=value; can be repeated")
 	cmd.MarkFlagsMutuallyExclusive("body", "body-file")
-	_ = cmd.MarkFlagRequired("topic") // it fails only for a flag that does not exist
-	for _, name := range []string{"sink", "topic", "id", "delay", "deliver-at", "ttl", "priority", "key", "body", "header", "option"} {
+	flags.StringVarP(&f.file, "file", "f", "", "path of a file of messages, one JSON object a line; - is standard input")
+	flags.StringVar(&f.results, "results", "", "path of the file for the results of --file, from which a later run continues")
+	cmd.MarkFlagsOneRequired("topic", "file")
+	cmd.MarkFlagsOneRequired("delay", "deliver-at", "file")
+	for _, name := range []string{"topic", "id", "delay", "deliver-at", "ttl", "priority", "key", "body", "header", "option"} {
 		complete(cmd, name)
+		cmd.MarkFlagsMutuallyExclusive("file", name)
 	}
+	cmd.MarkFlagsMutuallyExclusive("file", "sink")
+	cmd.MarkFlagsMutuallyExclusive("file", "body-file")
 }
 
 // complete makes the message out of the flags that are not yet in it.
@@ -139,8 +159,8 @@ func (f *sendFlags) readBody(stdin io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-func isTerminal(r io.Reader) bool {
-	file, ok := r.(*os.File)
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

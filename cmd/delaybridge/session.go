@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -20,34 +19,38 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-const (
-	defaultURL = "http://127.0.0.1:7420"
-	envURL     = "DELAYBRIDGE_URL"
-	envToken   = "DELAYBRIDGE_TOKEN"
-)
-
 // session is what a client command works with: the bridge, and where its
 // answers go.
 type session struct {
 	*client.Client
 	printer
+	config client.Config   // of the client
 	answer json.RawMessage // the last one, as the bridge wrote it
 }
 
 // sessionFlags are the flags that all client commands have.
 type sessionFlags struct {
-	url, token, output string
-	timeout            time.Duration
+	connection
+	context, output string
+	timeout         time.Duration
 }
 
 // clientCommand makes cmd talk to a running bridge.
 func (a *app) clientCommand(cmd *cobra.Command, do func(ctx context.Context, s *session, args []string) error) *cobra.Command {
 	var f sessionFlags
 	flags := cmd.Flags()
-	flags.StringVar(&f.url, "url", "", "URL of the bridge (env "+envURL+"; default "+defaultURL+")")
-	flags.StringVar(&f.token, "token", "", "bearer token of the bridge; prefer env "+envToken)
+	f.add(flags)
+	flags.StringVar(&f.Token, "token", "", "bearer token of the bridge; prefer env "+envToken+" or --token-file")
+	cmd.MarkFlagsMutuallyExclusive("token", "token-file")
+	flags.StringVar(&f.context, "context", "", "name of a stored context (env "+envContext+"); see delaybridge context")
+	cmd.MarkFlagsMutuallyExclusive("context", "url")
+	cmd.MarkFlagsRequiredTogether("cert", "cert-key")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for an answer")
 	outputFlag(cmd, &f.output)
+	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
+	if flags.Lookup("sink") != nil {
+		_ = cmd.RegisterFlagCompletionFunc("sink", a.completeSinks(&f))
+	}
 	cmd.RunE = a.runE(func(cmd *cobra.Command, args []string) error {
 		s, err := a.session(f)
 		if err != nil {
@@ -59,14 +62,8 @@ func (a *app) clientCommand(cmd *cobra.Command, do func(ctx context.Context, s *
 }
 
 func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "output format: table or json")
-	complete(cmd, "output", "table", "json")
-}
-
-// complete offers values for a flag to the shell.
-func complete(cmd *cobra.Command, flag string, values ...string) {
-	// It fails only for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVarP(output, "output", "o", formatTable, "output format: table, json, jsonl or template=TEXT")
+	complete(cmd, "output", formatTable, formatJSON, formatLines, formatTemplate+"=")
 }
 
 func (a *app) session(f sessionFlags) (*session, error) {
@@ -77,16 +74,43 @@ func (a *app) session(f sessionFlags) (*session, error) {
 	if f.timeout <= 0 {
 		return nil, usageError("the timeout must be more than 0s")
 	}
-	s := &session{printer: out}
-	s.Client, err = client.New(client.Config{
-		URL: cmp.Or(f.url, os.Getenv(envURL), defaultURL), Token: cmp.Or(f.token, os.Getenv(envToken)),
-		Timeout: f.timeout, Patience: -1, // who is at the terminal decides whether to try again
-		Answered: func(body []byte) { s.answer = body },
-	})
+	to, err := f.resolve()
 	if err != nil {
-		return nil, usageError(strings.TrimPrefix(err.Error(), "delaybridge: "))
+		return nil, err
+	}
+	config, err := to.config()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{printer: out}
+	config.Timeout, config.Patience = f.timeout, -1 // who is at the terminal decides whether to try again
+	config.Answered = func(body []byte) { s.answer = body }
+	s.config = config
+	if s.Client, err = client.New(config); err != nil {
+		return nil, clientUsage(err)
 	}
 	return s, nil
+}
+
+// clientUsage is for a setting that the client refuses.
+func clientUsage(err error) error {
+	return usageError(strings.TrimPrefix(err.Error(), "delaybridge: "))
+}
+
+// resolve completes the flags with the environment and a context. What a context has
+// belongs to its URL: it is not used for another one.
+func (f *sessionFlags) resolve() (connection, error) {
+	env := connectionOfEnv()
+	if name := f.context; name != "" {
+		found, err := contextNamed(name)
+		return f.or(found).or(env), err
+	}
+	c := f.or(env)
+	if c.URL != "" {
+		return c, nil
+	}
+	found, err := contextNamed(os.Getenv(envContext))
+	return c.or(found), err
 }
 
 // explain words an error of the client for the terminal, with its exit code. hint
@@ -103,11 +127,7 @@ func explain(err error, hint string) error {
 	if e.State != "" {
 		text += ", it is " + string(e.State)
 	}
-	text += hint
-	if e.Code != "" {
-		text += " [" + e.Code + "]"
-	}
-	return coded(clientExitCode(e), errors.New(escape(text)))
+	return &codedError{clientExitCode(e), errors.New(escape(text + hint)), e.Code}
 }
 
 func clientExitCode(e *client.Error) int {
@@ -116,6 +136,8 @@ func clientExitCode(e *client.Error) int {
 		return exitInterrupted
 	case errors.Is(e, client.ErrInvalid):
 		return exitUsage
+	case errors.Is(e, client.ErrNotFound):
+		return exitNotFound
 	case e.Status == 0:
 		return exitUnreachable
 	case e.Code == "": // another server
@@ -126,8 +148,6 @@ func clientExitCode(e *client.Error) int {
 		return exitUsage
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return exitDenied
-	case http.StatusNotFound:
-		return exitNotFound
 	case http.StatusConflict:
 		return exitConflict
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
@@ -184,12 +204,11 @@ func (a *app) forEach(ids []string, act func(id string) error) error {
 		if err == nil {
 			continue
 		}
-		e, ok := errors.AsType[*client.Error](err)
-		if ofMessage := ok && e.Code != ""; len(ids) == 1 || !ofMessage {
+		if len(ids) == 1 || !ofMessage(err) {
 			return err
 		}
 		failed = true
-		fmt.Fprintf(a.stderr, "delaybridge: %s: %s\n", escape(id), explain(err, ""))
+		a.report(explain(err, ""), id)
 	}
 	if failed {
 		return coded(exitConflict, errReported)
@@ -197,10 +216,16 @@ func (a *app) forEach(ids []string, act func(id string) error) error {
 	return nil
 }
 
+// ofMessage reports whether err concerns one message only.
+func ofMessage(err error) bool {
+	e, ok := errors.AsType[*client.Error](err)
+	return ok && slices.Contains([]int{exitUsage, exitNotFound, exitConflict}, clientExitCode(e))
+}
+
 // receipt prints what became of one message.
 func (s *session) receipt(r client.Receipt) error {
-	if s.json {
-		return s.raw(s.answer)
+	if !s.forPeople() {
+		return s.object(s.answer)
 	}
 	rows := [][2]string{{"id", r.ID}, {"sink", r.Sink}, {"state", string(r.State)}, {"deliver_at", timeText(r.DeliverAt)}, {"durability", r.Durability}}
 	if r.Duplicate {

@@ -28,8 +28,8 @@ that sinks report, such as the state of a plugin.`,
 		if err != nil {
 			return err
 		}
-		if s.json {
-			return s.raw(s.answer)
+		if !s.forPeople() {
+			return s.object(s.answer)
 		}
 		if err := s.table(sinkRows(all.Sinks)); err != nil {
 			return err

@@ -97,7 +97,7 @@ type instanceOfFormat struct {
 }
 
 func (p printer) formats(f redisstore.Formats) error {
-	if p.json {
+	if !p.forPeople() {
 		v := storedFormats{Writes: f.Writes, Newest: f.Newest, Pin: f.Pin, Buckets: f.Buckets, Instances: []instanceOfFormat{}}
 		for _, one := range f.Instances {
 			v.Instances = append(v.Instances, instanceOfFormat(one))

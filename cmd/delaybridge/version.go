@@ -39,7 +39,7 @@ func (a *app) versionCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if out.json {
+		if !out.forPeople() {
 			return out.value(map[string]string{"version": buildVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 		}
 		return out.print(fmt.Sprintf("delaybridge %s (%s %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
