@@ -108,7 +108,7 @@ func (f *listFlags) walk(ctx context.Context, s *session) (listed, error) {
 		}
 		all.Messages, all.Next = append(all.Messages, answer.Messages...), page.Next
 		for _, e := range page.Entries {
-			all.rows = append(all.rows, []string{timeText(e.Due), e.ID, e.Sink, e.Topic, string(e.State), strconv.Itoa(e.Attempt), strconv.Itoa(e.BodySize), shorten(failure(e), 60)})
+			all.rows = append(all.rows, []string{timeText(e.Due), e.ID, e.Sink, e.Topic, string(e.State), strconv.Itoa(e.Attempt), strconv.Itoa(e.BodySize), failure(e)})
 		}
 		if all.Next == "" || len(all.Messages) >= f.limit {
 			return all, nil

@@ -103,7 +103,7 @@ failed, 8 denied, 130 interrupted.`,
 	for _, c := range talk {
 		c.GroupID = "client"
 	}
-	root.AddCommand(append(append(serve, talk...), a.pluginCommand(), a.versionCommand())...)
+	root.AddCommand(append(append(serve, talk...), a.pluginCommand(), a.manCommand(), a.versionCommand())...)
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"}) // it is there
 	help.Args = knownTopic

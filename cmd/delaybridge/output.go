@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"text/template"
 	"unicode"
 	"unicode/utf16"
@@ -21,6 +20,7 @@ type printer struct {
 	w        io.Writer
 	format   string             // empty is a table
 	template *template.Template // of formatTemplate
+	width    int                // of the terminal; 0 if it is none
 }
 
 const (
@@ -31,7 +31,7 @@ const (
 )
 
 func newPrinter(w io.Writer, output string) (printer, error) {
-	p := printer{w: w, format: output}
+	p := printer{w: w, format: output, width: terminalWidth(w)}
 	switch format, text, given := strings.Cut(output, "="); {
 	case given && format == formatTemplate:
 		parsed, err := template.New(format).Parse(text)
@@ -108,30 +108,6 @@ func (p printer) value(v any) error {
 	return p.object(text)
 }
 
-// pairs prints names and values below each other.
-func (p printer) pairs(rows [][2]string) error {
-	cells := make([][]string, len(rows))
-	for n, row := range rows {
-		cells[n] = row[:]
-	}
-	return p.table(cells)
-}
-
-// table prints rows with aligned columns.
-func (p printer) table(rows [][]string) error {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for n, cell := range row {
-			cells[n] = escape(cell)
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	w.Flush() // a Builder takes everything
-	return p.print(out.String())
-}
-
 func (p printer) print(text string) error {
 	if _, err := io.WriteString(p.w, text); err != nil {
 		return fmt.Errorf("write the output: %w", err)
@@ -147,15 +123,6 @@ func escape(s string) string {
 	}
 	quoted := strconv.Quote(s)
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-}
-
-// shorten escapes s and cuts it to n characters.
-func shorten(s string, n int) string {
-	runes := []rune(escape(s))
-	if len(runes) <= n {
-		return string(runes)
-	}
-	return string(runes[:n-1]) + "…"
 }
 
 // escapeJSON does for a JSON text what escape does for a line. What is not

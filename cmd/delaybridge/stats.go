@@ -47,7 +47,7 @@ func sinkRows(sinks []client.SinkStats) [][]string {
 		did := one.SinceStart
 		rows = append(rows, []string{one.Sink, strconv.Itoa(one.Scheduled), strconv.Itoa(one.Due), strconv.Itoa(one.Dead),
 			strconv.Itoa(one.Buckets), strconv.Itoa(one.Owned), timeText(one.NextDue), count(did.Accepted), count(did.Delivered), count(did.Retried),
-			fmt.Sprintf("%.1fms", did.LatenessMS.P50), fmt.Sprintf("%.1fms", did.LatenessMS.P99), shorten(one.Paused, 60)})
+			fmt.Sprintf("%.1fms", did.LatenessMS.P50), fmt.Sprintf("%.1fms", did.LatenessMS.P99), one.Paused})
 	}
 	return rows
 }
@@ -66,7 +66,7 @@ func (s *session) sources(all []client.SourceStats) error {
 			lag = strconv.FormatInt(*i.Lag, 10)
 		}
 		rows = append(rows, []string{i.Source, count(i.Parked), count(i.Duplicates), count(i.Rejected),
-			count(i.Skipped), count(i.Retried), lag, i.State, shorten(i.Trouble, 120)})
+			count(i.Skipped), count(i.Retried), lag, i.State, i.Trouble})
 	}
 	if err := s.print("\n"); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *session) details(sinks []client.SinkStats) error {
 	for _, one := range sinks {
 		var details []string
 		for _, name := range slices.Sorted(maps.Keys(one.Details)) {
-			details = append(details, shorten(name+"="+one.Details[name], 80))
+			details = append(details, name+"="+one.Details[name])
 		}
 		if len(details) > 0 {
 			rows = append(rows, []string{one.Sink, strings.Join(details, "  ")})
