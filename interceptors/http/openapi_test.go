@@ -40,7 +40,7 @@ func TestDocumentIsValid(t *testing.T) {
 	if err := document.Validate(t.Context(), openapi3.EnableSchemaFormatValidation(), openapi3.EnableExamplesValidation()); err != nil {
 		t.Fatal(err)
 	}
-	if document.OpenAPI != "3.1.0" {
+	if document.OpenAPI != "3.0.3" {
 		t.Errorf("version %s", document.OpenAPI)
 	}
 }
