@@ -15,7 +15,7 @@ import (
 const callTimeout = 15 * time.Second
 
 func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
-	if err := checkForm(r, "application/json"); err != nil {
+	if _, err := checkForm(r, "application/json"); err != nil {
 		return notStored(err)
 	}
 	if r.URL.RawQuery != "" {
@@ -35,11 +35,15 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
 // decodeMessage decodes the JSON of one message, which it spoils; the message
 // points into it.
 func (s *Server) decodeMessage(text []byte) (*core.Message, error) {
-	e := envelope{scanner: newScanner(text), allowed: allFields, limits: s.in.Limits()}
+	e := s.envelope(newScanner(text))
 	if err := e.decode(); err != nil {
 		return nil, err
 	}
 	return &e.message, nil
+}
+
+func (s *Server) envelope(text scanner) *envelope {
+	return &envelope{scanner: text, allowed: allFields, limits: s.in.Limits()}
 }
 
 // accept has messages stored that point into buffer, and takes that back. If

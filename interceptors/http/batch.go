@@ -7,8 +7,13 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
+const formArray = "application/json"
+
+// postBatch takes an array or lines of messages, as the Content-Type says, and
+// answers in the same form.
 func (s *Server) postBatch(w http.ResponseWriter, r *http.Request) error {
-	if err := checkForm(r, "application/x-ndjson", "application/ndjson", "application/json"); err != nil {
+	form, err := checkForm(r, formArray, "application/x-ndjson", "application/ndjson")
+	if err != nil {
 		return notStored(err)
 	}
 	if r.URL.RawQuery != "" {
@@ -18,50 +23,99 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, buffer, s.config.MaxBatchBytes); err != nil {
 		return notStored(err)
 	}
-	lines, err := s.splitLines(buffer.Bytes())
-	if err != nil {
+	b := batch{server: s}
+	decode := b.decodeLines
+	if form == formArray {
+		decode = b.decodeArray
+	}
+	if err := decode(buffer.Bytes()); err != nil {
 		return notStored(err)
 	}
-	text := s.acceptLines(r, buffer, lines)
-	w.Header()["Content-Type"] = typeNDJSON
+	receipts := s.accept(r, buffer, b.messages...)
+	text := make([]byte, 0, 160*len(b.problems))
+	if form == formArray {
+		w.Header()["Content-Type"] = typeJSON
+		text = append(b.appendResults(append(text, '['), receipts, ","), "]\n"...)
+	} else {
+		w.Header()["Content-Type"] = typeNDJSON
+		text = append(b.appendResults(text, receipts, "\n"), '\n')
+	}
 	s.write(w, http.StatusOK, text)
 	return nil
 }
 
-// splitLines cuts at line feeds; the last line may have one or not.
-func (s *Server) splitLines(text []byte) ([][]byte, error) {
-	if len(text) == 0 {
-		return nil, core.Invalidf("batch", "has no lines")
-	}
-	text = bytes.TrimSuffix(text, []byte("\n"))
-	if n := bytes.Count(text, []byte("\n")) + 1; n > s.config.MaxBatch {
-		return nil, core.Invalidf("batch", "has %d lines; at most %d are allowed", n, s.config.MaxBatch)
-	}
-	return bytes.Split(text, []byte("\n")), nil
+// batch is the messages of one request.
+type batch struct {
+	server   *Server
+	messages []*core.Message // those that can be accepted
+	problems []*problem      // for each message of the request; nil if it can be accepted
 }
 
-// acceptLines has the good lines stored in one go, and returns a line of JSON
-// for each, in order.
-func (s *Server) acceptLines(r *http.Request, buffer *bytes.Buffer, lines [][]byte) []byte {
-	problems := make([]*problem, len(lines))
-	messages := make([]*core.Message, 0, len(lines))
-	for n, line := range lines {
-		message, err := s.decodeMessage(line)
-		if err != nil {
-			problems[n] = problemOf(notStored(err))
-			continue
-		}
-		messages = append(messages, message)
+func (b *batch) add(message *core.Message, err error) {
+	if err != nil {
+		b.problems = append(b.problems, problemOf(notStored(err)))
+		return
 	}
-	receipts := s.accept(r, buffer, messages...)
-	text := make([]byte, 0, 160*len(lines))
-	for _, p := range problems {
-		if p != nil {
-			text = append(append(text, p.encode()...), '\n')
-			continue
+	b.messages, b.problems = append(b.messages, message), append(b.problems, nil)
+}
+
+// decodeLines cuts at line feeds; the last line may have one or not.
+func (b *batch) decodeLines(text []byte) error {
+	if len(text) == 0 {
+		return core.Invalidf("batch", "has no lines")
+	}
+	if start := bytes.TrimLeft(text, " \t\r\n"); len(start) > 0 && (start[0] == '[' || start[0] == '"') {
+		return newProblem(codeMalformed, "the body must have one JSON object per line; an array needs Content-Type: "+formArray)
+	}
+	text = bytes.TrimSuffix(text, []byte("\n"))
+	if n := bytes.Count(text, []byte("\n")) + 1; n > b.server.config.MaxBatch {
+		return core.Invalidf("batch", "has %d lines; at most %d are allowed", n, b.server.config.MaxBatch)
+	}
+	for line := range bytes.SplitSeq(text, []byte("\n")) {
+		b.add(b.server.decodeMessage(line))
+	}
+	return nil
+}
+
+// decodeArray returns an error if the text is not an array. An element that is
+// not a message is the problem of that element.
+func (b *batch) decodeArray(text []byte) error {
+	s := newScanner(text)
+	if err := s.begin(); err != nil {
+		return err
+	}
+	if s.peek() != '[' {
+		return newProblem(codeMalformed, "the body must be an array of messages; one JSON object per line needs Content-Type: application/x-ndjson")
+	}
+	err := s.array(func() error {
+		if len(b.problems) == b.server.config.MaxBatch {
+			return core.Invalidf("batch", "has more than %d messages", b.server.config.MaxBatch)
 		}
-		text = append(appendResult(text, receipts[0]), '\n')
-		receipts = receipts[1:]
+		e := b.server.envelope(s)
+		refused, broken := s.attempt(e.element)
+		b.add(&e.message, refused)
+		return broken
+	})
+	if err == nil {
+		err = s.end()
+	}
+	if err == nil && len(b.problems) == 0 {
+		err = core.Invalidf("batch", "has no messages")
+	}
+	return err
+}
+
+// appendResults appends the result of each message, in order.
+func (b *batch) appendResults(text []byte, receipts []core.Receipt, separator string) []byte {
+	for n, p := range b.problems {
+		if n > 0 {
+			text = append(text, separator...)
+		}
+		if p == nil {
+			text, receipts = appendResult(text, receipts[0]), receipts[1:]
+		} else {
+			text = append(text, p.encode()...)
+		}
 	}
 	return text
 }

@@ -62,21 +62,22 @@ func read(w http.ResponseWriter, r *http.Request, buffer *bytes.Buffer, limit in
 	return p
 }
 
-// checkForm refuses a body that is not in one of the media types given, or is
-// compressed. A request that does not say what it sends is taken at its word.
-func checkForm(r *http.Request, types ...string) error {
+// checkForm returns which of the media types given the body has. It refuses
+// another one, and a body that is compressed. A request that does not say what it
+// sends is accepted; its media type is empty.
+func checkForm(r *http.Request, types ...string) (string, error) {
 	if err := checkEncoding(r); err != nil {
-		return err
+		return "", err
 	}
 	given := r.Header.Get("Content-Type")
 	if given == "" || slices.Contains(types, given) {
-		return nil
+		return given, nil
 	}
 	media, params, err := mime.ParseMediaType(given)
 	if err == nil && slices.Contains(types, media) && (params["charset"] == "" || strings.EqualFold(params["charset"], "utf-8")) {
-		return nil
+		return media, nil
 	}
-	return newProblem(codeMediaType, "send it with Content-Type: "+types[0])
+	return "", newProblem(codeMediaType, "send it with Content-Type: "+strings.Join(types, " or "))
 }
 
 func checkEncoding(r *http.Request) error {

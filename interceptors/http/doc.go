@@ -2,7 +2,7 @@
 // and encodes the results. (It is not named http, to avoid a conflict with net/http.)
 //
 //	POST   /v1/messages                   accept one message, a JSON object
-//	POST   /v1/messages/batch             accept many, one JSON object per line
+//	POST   /v1/messages/batch             accept many: a JSON array, or one JSON object per line
 //	POST   /v1/publish/{sink}/{topic}     accept the request's body as it is
 //	GET    /v1/messages                   list waiting messages
 //	GET    /v1/messages/{id}              get one message
@@ -15,7 +15,7 @@
 //	GET    /v1/stats                      counts
 //	GET    /livez, /readyz                no token needed
 //	GET    /problems/{code}               explain an error code; no token needed
-//	GET    /openapi.yaml                  the API in OpenAPI 3.1; no token needed
+//	GET    /openapi.yaml                  the API in OpenAPI 3.0; no token needed
 //
 // Only 201, and 200 with "duplicate": true, mean that a message is stored. A 4xx means
 // that it is not. With any other result, also a broken connection, the outcome is

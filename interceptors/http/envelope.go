@@ -63,14 +63,26 @@ func (e *envelope) decode() error {
 	if err := e.begin(); err != nil {
 		return err
 	}
-	e.message.Body = []byte{}
-	if err := e.object(e.member); err != nil {
+	if err := e.members(); err != nil {
 		return err
 	}
 	if err := e.end(); err != nil {
 		return err
 	}
 	return e.checkPairs()
+}
+
+// element reads one of several values of the text.
+func (e *envelope) element() error {
+	if err := e.members(); err != nil {
+		return err
+	}
+	return e.checkPairs()
+}
+
+func (e *envelope) members() error {
+	e.message.Body = []byte{}
+	return e.object(e.member)
 }
 
 func (e *envelope) member(name []byte) error {

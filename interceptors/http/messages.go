@@ -35,7 +35,7 @@ func (s *Server) reschedule(w http.ResponseWriter, r *http.Request) error {
 
 // readWhen reads {"delay": ...} or {"deliver_at": ...}.
 func (s *Server) readWhen(w http.ResponseWriter, r *http.Request) (core.When, error) {
-	if err := checkForm(r, "application/json", "application/merge-patch+json"); err != nil {
+	if _, err := checkForm(r, "application/json", "application/merge-patch+json"); err != nil {
 		return core.When{}, err
 	}
 	buffer := s.buffers.get()

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// openapi describes the API in OpenAPI 3.1.
+// openapi describes the API in OpenAPI 3.0.
 //
 //go:embed openapi.yaml
 var openapi []byte

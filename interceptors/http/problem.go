@@ -82,7 +82,7 @@ var codes = map[string]code{
 	codeTooLate:      {409, "Too late", "The state of the message, in \"state\", does not allow the change. Nothing was changed."},
 	codeAmbiguous:    {409, "The id names two messages", "The id is in use in two sinks or with two keys. Nothing was changed; add ?sink=, and ?key= or ?key_base64=."},
 	codeTooLarge:     {413, "Too large", "The body, or the request around it, is larger than the limit. Nothing was stored."},
-	codeMediaType:    {415, "The media type is not supported", "Send JSON as application/json, a batch as application/x-ndjson, and nothing compressed."},
+	codeMediaType:    {415, "The media type is not supported", "Send JSON as application/json, lines of JSON as application/x-ndjson, and nothing compressed."},
 	codeMisdirected:  {421, "The host name is not allowed", "Without tokens, the bridge answers only requests to localhost or an IP address. Configure tokens to use other names."},
 	codeTooMany:      {429, "Too many failed log-ins", "This address has sent too many requests without a valid token. Wait as long as Retry-After says."},
 	codeHeaders:      {431, "The headers are too large", "The number or the size of the message's headers exceeds the limit. Nothing was stored."},

@@ -104,6 +104,21 @@ func (s *scanner) each(begin, end jsontext.Kind, missing string, element func() 
 	return err
 }
 
+// attempt calls read for the next value. What read has left of the value after an
+// error is skipped; if the text can't be read further, it is broken.
+func (s *scanner) attempt(read func() error) (err, broken error) {
+	depth, start := s.decoder.StackDepth(), s.decoder.InputOffset()
+	if err = read(); err == nil {
+		return nil, nil
+	}
+	for s.decoder.StackDepth() > depth || s.decoder.InputOffset() == start {
+		if _, broken := s.decoder.ReadToken(); broken != nil {
+			return nil, s.failed(broken)
+		}
+	}
+	return err, nil
+}
+
 // str reads a string and decodes its escapes.
 func (s *scanner) str() ([]byte, error) {
 	quoted, err := s.value()
