@@ -2,12 +2,16 @@ package httplistener
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/delaybridge/delaybridge/core/memstore"
 )
 
 func results(t *testing.T, a answer) []map[string]any {
@@ -224,6 +228,38 @@ func TestBatchInEveryNameOfItsForm(t *testing.T) {
 			t.Errorf("%s: got %v", form, got)
 		}
 	}
+}
+
+// An array is taken if encoding/json takes it, and each of its elements if it would
+// be alone.
+func FuzzBatchArray(f *testing.F) {
+	for _, seed := range []string{`[{"topic":"t","delay":"1h"}]`, ` [ {"topic":"t","delay":"1h","body":[1,{"a":2}]} , 1,null,"x",[[]],{"x":{"y":[1]},"z":2} ] `,
+		`[1 2]`, `[nope]`, `[{"topic":nope}]`, `[{"topic":{"a":"\ud800"}},`, `[]`, `{}`, `[1]]`, "[\"\xff\"]", `[{"headers":[{"name":1,"value":{}}],"delay":5}]`} {
+		f.Add([]byte(seed))
+	}
+	listener, err := New(Config{MaxBatch: 8}, interceptor(memstore.New(memstore.Config{}), "orders"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var elements []json.RawMessage
+		valid := json.Unmarshal(text, &elements) == nil && utf8.Valid(text) && bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) < 9_000
+		b := batch{server: listener}
+		if err := b.decodeArray(bytes.Clone(text)); err != nil {
+			if valid && len(elements) > 0 && len(elements) <= 8 {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		if len(b.problems) != len(elements) {
+			t.Fatalf("%q has %d elements: %d results", text, len(elements), len(b.problems))
+		}
+		for n, element := range elements {
+			if _, err := listener.decodeMessage(bytes.Clone(element)); (err == nil) != (b.problems[n] == nil) {
+				t.Errorf("%q: in the array %v, alone %v", element, b.problems[n], err)
+			}
+		}
+	})
 }
 
 // A connection that ends in the middle of an array stores nothing of it.
