@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,4 +56,14 @@ func startBridge(t *testing.T) (url, grpc string) {
 		t.Fatalf("the bridge did not start:\n%s", printed.Tail())
 	}
 	return urls[0], addrs[0]
+}
+
+// wantSteps looks whether a program has taken each step.
+func wantSteps(t *testing.T, out string, steps ...string) {
+	t.Helper()
+	for _, step := range steps {
+		if !strings.Contains(out, "done: "+step+"\n") {
+			t.Errorf("the program has not taken the step %q:\n%s", step, out)
+		}
+	}
 }

@@ -24,7 +24,7 @@ func TestJava(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute, and -short is set")
 	}
-	servers.Need(t, servers.HasProgram("mvn"), "Maven; run make deps")
+	servers.Need(t, servers.HasProgram("mvn") && servers.HasProgram("curl"), "Maven and curl; run make deps")
 	project := newJavaProject(t)
 	t.Run("HTTP", project.usesHTTP)
 	t.Run("GRPC", project.usesGRPC)
@@ -132,14 +132,4 @@ func (p javaProject) sh(t *testing.T, script string) string {
 		t.Fatalf("%v\n%s\n%s", err, script, out)
 	}
 	return string(out)
-}
-
-// wantSteps looks whether a program has taken each step.
-func wantSteps(t *testing.T, out string, steps ...string) {
-	t.Helper()
-	for _, step := range steps {
-		if !strings.Contains(out, "done: "+step+"\n") {
-			t.Errorf("the program has not taken the step %q:\n%s", step, out)
-		}
-	}
 }

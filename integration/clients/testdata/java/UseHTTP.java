@@ -89,6 +89,7 @@ public final class UseHTTP {
         } while (cursor != null);
         Steps.expect("the number of messages in the pages", listed.size(), sent.size());
         Steps.expect("the messages in the pages", List.copyOf(new TreeSet<>(listed)), sent);
+        Steps.expect("a body that is not set", messages.getMessage("listed-0", null, null, null).getBody(), "");
         Steps.done("list in pages");
     }
 
