@@ -55,7 +55,8 @@ func (w *witness) check(r *http.Request, body []byte, answer *httptest.ResponseR
 	input.Options = &openapi3filter.Options{IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}
 	name := fmt.Sprintf("%s %s: %d %s", r.Method, r.URL, answer.Code, answer.Body)
 	requestErr := openapi3filter.ValidateRequest(r.Context(), input)
-	if requestErr != nil && answer.Code < 300 {
+	described := r.Header.Get("Content-Type") != "application/x-ndjson" // of which the document has words only
+	if requestErr != nil && answer.Code < 300 && described {
 		w.Errorf("%s: the document refuses the request: %v\n%s", name, requestErr, body)
 	}
 	err := openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
