@@ -83,6 +83,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s), one after the other; what fai
 	done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
+HTTP_FUZZTIME ?= 30m
+
+.PHONY: fuzz-http
+fuzz-http: ## Send requests made from the OpenAPI document to a bridge for HTTP_FUZZTIME (30m), from a new seed
+	HTTP_FUZZTIME=$(HTTP_FUZZTIME) $(GO) test -count=1 -v -timeout 24h -run '^TestSchemathesis$$' ./integration/clients
+
 .PHONY: bench
 bench: ## Measure speed and memory beside the raw limit of this machine; takes a quarter of an hour
 	$(GO) test -run '^$$' -bench . -benchmem ./core/... ./interceptors/...
