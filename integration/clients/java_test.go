@@ -78,11 +78,7 @@ func (p javaProject) usesHTTP(t *testing.T) {
 
 func (p javaProject) usesGRPC(t *testing.T) {
 	_, addr := startBridge(t)
-	checkout, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.sh(t, strings.ReplaceAll(p.guide["run proto"], "~/delaybridge", checkout))
+	p.sh(t, strings.ReplaceAll(p.guide["run proto"], "~/delaybridge", absolute(t, "../..")))
 	pom := p.guide["file pom.xml"]
 	for _, list := range []string{"dependencies", "plugins"} {
 		pom = strings.Replace(pom, "</"+list+">", p.guide["pom "+list]+"</"+list+">", 1)

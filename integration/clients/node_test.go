@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -33,10 +32,7 @@ const stubOptions = "outputServices=grpc-js,env=node,esModuleInterop=true,import
 func TestNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	openAPI, err := filepath.Abs("../../interceptors/http/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	openAPI := absolute(t, "../../interceptors/http/openapi.yaml")
 	if err := os.CopyFS(n.dir, os.DirFS("testdata/node")); err != nil {
 		t.Fatal(err)
 	}
@@ -56,48 +52,19 @@ func TestNode(t *testing.T) {
 		"error too_late", "error ambiguous", "error too_large")
 }
 
-var (
-	tsBlock    = regexp.MustCompile("(?ms)^```ts\n(.*?)^```$")
-	shellBlock = regexp.MustCompile(`<!-- run: (\w+) -->\n\n((?:    .*\n)+)`)
-)
-
 // TestTypeScriptGuide does what docs/clients/typescript.md says, byte for byte but for
 // the URL of the bridge: first what sends a message, then with the rest of the program.
 func TestTypeScriptGuide(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	text, err := os.ReadFile("../../docs/clients/typescript.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	url, _ := startBridge(t)
-	guide := strings.ReplaceAll(string(text), "http://127.0.0.1:7420", url)
-	commands := map[string]string{}
-	for _, m := range shellBlock.FindAllStringSubmatch(guide, -1) {
-		commands[m[1]] = m[2]
-	}
+	commands, parts := readGuide(t, "typescript.md", url)
 	n.run(commands["generate"])
-	program := ""
-	for i, m := range tsBlock.FindAllStringSubmatch(guide, -1) {
-		program += m[1]
-		if i == 0 {
-			n.sends(program, commands["send"], `^order-42-reminder is due at 20\d\d-.*Z$`)
-		}
-	}
-	n.sends(program, commands["send"], `^there is no such message$`, `^20\d\d-.*Z$`, `^b: delay: `,
-		`^order-43-reminder waits until 20\d\d-.*Z$`, `^memory$`)
-}
-
-// sends runs the commands with a program, which has to print lines that match.
-func (n node) sends(program, commands string, lines ...string) {
-	n.t.Helper()
-	n.write("send.mts", program)
-	out := n.run(commands)
-	for _, line := range lines {
-		if !regexp.MustCompile("(?m)" + line).MatchString(out) {
-			n.t.Errorf("no line matches %s:\n%s", line, out)
-		}
-	}
+	n.write("send.mts", parts[0])
+	wantLines(t, n.run(commands["send"]), `order-42-reminder is due at 20\d\d-.*Z`)
+	n.write("send.mts", strings.Join(parts, ""))
+	wantLines(t, n.run(commands["send"]), `there is no such message`, `20\d\d-.*Z`, `b: delay: .*`,
+		`order-43-reminder waits until 20\d\d-.*Z`, `memory`)
 }
 
 // node is a directory in which commands run.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -43,35 +42,16 @@ func TestGRPCPython(t *testing.T) {
 		"error too_late", "error too_large", "error ambiguous")
 }
 
-var (
-	pythonBlock   = regexp.MustCompile("(?ms)^```python\n(.*?)^```$")
-	pythonCommand = regexp.MustCompile(`<!-- run: (\w+) -->\n\n((?:    .*\n)+)`)
-)
-
 // TestPythonGuide does what docs/clients/python.md says, byte for byte but for the URL of
 // the bridge and the path of the checkout. What is not pinned there has the versions of
 // requirements.txt.
 func TestPythonGuide(t *testing.T) {
 	t.Parallel()
 	p := newPython(t)
-	text, err := os.ReadFile("../../docs/clients/python.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	url, _ := startBridge(t)
-	guide := strings.NewReplacer("http://127.0.0.1:7420", url, "~/delaybridge", absolute(t, "../..")).Replace(string(text))
-	commands := map[string]string{}
-	for _, m := range pythonCommand.FindAllStringSubmatch(guide, -1) {
-		commands[m[1]] = m[2]
-	}
-	program := ""
-	for i, m := range pythonBlock.FindAllStringSubmatch(guide, -1) {
-		program += m[1]
-		if i == 0 {
-			p.follows(program, commands["generate"]+commands["send"], `order-42-reminder is due at 20\d\d-.*`)
-		}
-	}
-	p.follows(program, ". .venv/bin/activate\n"+commands["grpc"]+commands["send"]+"ls delaybridge/v1",
+	commands, parts := readGuide(t, "python.md", url)
+	p.follows(parts[0], commands["generate"]+commands["send"], `order-42-reminder is due at 20\d\d-.*`)
+	p.follows(strings.Join(parts, ""), ". .venv/bin/activate\n"+commands["grpc"]+commands["send"]+"ls delaybridge/v1",
 		`there is no such message`, `moved to 20\d\d-.*`, `b: delay: .*`, `order-43-reminder waits until 20\d\d-.*`,
 		`durability memory`, `bridge_pb2_grpc.py`)
 }
@@ -88,11 +68,7 @@ func (p python) follows(program, commands string, lines ...string) {
 	if err != nil {
 		p.t.Fatalf("%v\n%s", err, out)
 	}
-	for _, line := range lines {
-		if !regexp.MustCompile("(?m)^" + line + "$").Match(out) {
-			p.t.Errorf("no line matches %s:\n%s", line, out)
-		}
-	}
+	wantLines(p.t, string(out), lines...)
 }
 
 // python is an interpreter that has the packages of requirements.txt. It works in dir,
@@ -119,13 +95,4 @@ func (p python) run(args ...string) string {
 		p.t.Fatalf("python %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
-}
-
-func absolute(t *testing.T, name string) string {
-	t.Helper()
-	path, err := filepath.Abs(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
