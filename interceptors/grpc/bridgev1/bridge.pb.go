@@ -527,7 +527,7 @@ func (x *PublishStreamRequest) GetMessages() []*Message {
 // PublishStreamResponse has the results of one request.
 type PublishStreamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the request.
+	// The sequence of the request.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// One for each message of the request, in order.
 	Results       []*PublishResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
@@ -582,9 +582,9 @@ func (x *PublishStreamResponse) GetResults() []*PublishResult {
 // PublishResult is the result for one message.
 type PublishResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the message; also if it is refused, unless it has none.
+	// The id of the message, also if it is refused, unless it has none.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Of the message.
+	// The sink of the message.
 	Sink string `protobuf:"bytes,2,opt,name=sink,proto3" json:"sink,omitempty"`
 	// Not set if the message is refused.
 	State State `protobuf:"varint,3,opt,name=state,proto3,enum=delaybridge.v1.State" json:"state,omitempty"`
@@ -746,7 +746,7 @@ func (x *Error) GetMessage() string {
 // Ref names one stored message.
 type Ref struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the message.
+	// The id of the message.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// If empty, all sinks are searched.
 	Sink string `protobuf:"bytes,2,opt,name=sink,proto3" json:"sink,omitempty"`
@@ -810,11 +810,11 @@ func (x *Ref) GetKey() []byte {
 // Receipt is the result of a change of a message.
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the message.
+	// The id of the message.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Of the message.
+	// The sink of the message.
 	Sink string `protobuf:"bytes,2,opt,name=sink,proto3" json:"sink,omitempty"`
-	// After the change.
+	// The state after the change.
 	State State `protobuf:"varint,3,opt,name=state,proto3,enum=delaybridge.v1.State" json:"state,omitempty"`
 	// When the message is due.
 	DeliverAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deliver_at,json=deliverAt,proto3" json:"deliver_at,omitempty"`
@@ -922,7 +922,7 @@ type Entry struct {
 	Attempt int32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Whether there was an attempt.
 	MayHaveBeenSent bool `protobuf:"varint,5,opt,name=may_have_been_sent,json=mayHaveBeenSent,proto3" json:"may_have_been_sent,omitempty"`
-	// Of the body, in bytes.
+	// Size of the body in bytes.
 	BodySize int64 `protobuf:"varint,6,opt,name=body_size,json=bodySize,proto3" json:"body_size,omitempty"`
 	// The last failure, in one word.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`

@@ -863,7 +863,7 @@ func (x *DeliverResponse) GetTrouble() *Result {
 // Result is the result for one message.
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the message; the host checks it.
+	// The id of the message; the host checks it.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Whether the broker has confirmed it, and if not, what the host does next.
 	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=delaybridge.sink.v1.Outcome" json:"outcome,omitempty"`
