@@ -18,6 +18,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 	"github.com/delaybridge/delaybridge/interceptors/source/sourcetest"
 	amqpsink "github.com/delaybridge/delaybridge/sinks/amqp"
@@ -173,6 +174,23 @@ type running struct {
 }
 
 func (r *rig) run(i *Source) *running { return &running{i, sourcetest.Start(r.t, i.Run)} }
+
+// empty runs sources, one after the other, until one leaves nothing in the queue: a stop
+// gives back what is not acknowledged. done tells whether enough was read. It returns how
+// many records were duplicates.
+func (r *rig) empty(queue string, config map[string]any, done func(duplicates uint64) bool) (duplicates uint64) {
+	r.t.Helper()
+	poll.Until(r.t, time.Minute, "a queue that is empty after a stop", func() bool {
+		src := r.run(r.source(config))
+		poll.Until(r.t, time.Minute, "an empty queue", func() bool { return r.ready(queue) == 0 && done(duplicates+src.Report().Duplicates) })
+		if err := src.Stop(); err != nil {
+			r.t.Error(err)
+		}
+		duplicates += src.Report().Duplicates
+		return r.ready(queue) == 0
+	})
+	return duplicates
+}
 
 // bridge runs a whole bridge until the test ends: a source, a store in memory,
 // and an AMQP sink that is called "out".
