@@ -28,6 +28,7 @@ type Options struct {
 	// StopTimeout bounds how long listeners and sources, then calls in progress, and then
 	// dispatchers may take to stop; default 30 s.
 	StopTimeout time.Duration
+	Observer    Observer // is told what happens to messages
 }
 
 const defaultStopTimeout = 30 * time.Second
@@ -46,7 +47,7 @@ type Bridge struct {
 // NewBridge returns a Bridge that parks messages for the given sinks in store, and starts
 // nothing. Messages can be accepted at once; they are delivered while Run runs.
 func NewBridge(store Store, options Options, sinks ...*Dispatcher) *Bridge {
-	return &Bridge{Interceptor: newInterceptor(store, options.Limits, sinks), dispatchers: sinks,
+	return &Bridge{Interceptor: newInterceptor(store, options, sinks), dispatchers: sinks,
 		stopTimeout: cmp.Or(max(options.StopTimeout, 0), defaultStopTimeout), started: make(chan struct{})}
 }
 

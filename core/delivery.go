@@ -89,7 +89,11 @@ func (l *bucketLoop) call(ctx context.Context, batch []*Message) (uint64, error)
 		l.evidence.end(call, false)
 		return 0, ErrLeaseLost // another owner may have sent it already
 	}
+	if l.called.IsZero() {
+		l.called = time.Now()
+	}
 	err := l.within(ctx, batch)
+	l.returned = time.Now()
 	each, ok := errors.AsType[BatchError](err)
 	l.evidence.end(call, err == nil || ok && len(each) == len(batch) && slices.Contains(each, nil))
 	return call, err

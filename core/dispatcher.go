@@ -24,6 +24,7 @@ type Dispatcher struct {
 	MaxBatch int
 	Log      *slog.Logger // nil discards
 
+	observer *Observer // nil without a Bridge
 	breaker  breaker
 	evidence evidence
 	totals   totals
@@ -84,6 +85,9 @@ type bucketLoop struct {
 	probes  int // so far
 	// stuck is closed when a Deliver that outlived its deadline has returned.
 	stuck <-chan struct{}
+	// called and returned are when the sink was first called for this batch, and last
+	// returned.
+	called, returned time.Time
 }
 
 // step is one turn: take, deliver, settle, or wait if nothing is due.
@@ -115,13 +119,26 @@ func (l *bucketLoop) step(ctx context.Context) error {
 	if batch.Local.IsZero() {
 		batch.Local = asked
 	}
-	storeNow := func() time.Time { return batch.Now.Add(time.Since(batch.Local)) }
-	outcomes := l.work(ctx, batch, storeNow, permit)
-	if err := l.settle(ctx, outcomes); err != nil {
-		return err
+	return l.handle(ctx, Delivery{Sink: l.Name, Bucket: l.bucket.String(), Batch: batch, Asked: asked, Taken: time.Now()}, permit)
+}
+
+// handle delivers and settles a batch.
+func (l *bucketLoop) handle(ctx context.Context, d Delivery, p permit) error {
+	l.totals.inFlight.Add(int64(len(d.Messages)))
+	defer l.totals.inFlight.Add(-int64(len(d.Messages)))
+	l.called, l.returned = time.Time{}, time.Time{}
+	storeNow := func() time.Time { return d.Now.Add(time.Since(d.Local)) }
+	d.Outcomes = l.work(ctx, d.Batch, storeNow, p)
+	d.Err = l.settle(ctx, d.Outcomes)
+	if l.observer != nil && l.observer.Delivered != nil {
+		d.Called, d.Returned, d.Settled = l.called, l.returned, time.Now()
+		l.observer.Delivered(d)
 	}
-	l.logFailures(batch.Messages, outcomes)
-	l.evidence.settled(outcomes)
+	if d.Err != nil {
+		return d.Err
+	}
+	l.logFailures(d.Messages, d.Outcomes)
+	l.evidence.settled(d.Outcomes)
 	return nil
 }
 

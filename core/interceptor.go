@@ -17,14 +17,18 @@ type Interceptor struct {
 	limits  Limits
 	sinks   map[string]*Dispatcher
 	ordered []string
-	health  health
-	calls   calls
+	health  *health
+	calls   *calls
+
+	observer *Observer
+	input    string // for the observer
 }
 
-func newInterceptor(store Store, limits Limits, sinks []*Dispatcher) *Interceptor {
-	i := &Interceptor{store: store, limits: limits.withDefaults(), sinks: make(map[string]*Dispatcher, len(sinks)),
-		health: health{looking: make(chan struct{}, 1)}}
+func newInterceptor(store Store, options Options, sinks []*Dispatcher) *Interceptor {
+	i := &Interceptor{store: store, limits: options.Limits.withDefaults(), sinks: make(map[string]*Dispatcher, len(sinks)),
+		health: &health{looking: make(chan struct{}, 1)}, calls: &calls{}, observer: &options.Observer}
 	for _, d := range sinks {
+		d.observer = i.observer
 		i.sinks[d.Name] = d
 		i.ordered = append(i.ordered, d.Name)
 	}
@@ -58,9 +62,13 @@ func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receip
 		refused.add(n, i.prepare(m, now))
 	}
 	i.check(ctx, messages, &refused)
+	checked := time.Now()
 	receipts := i.park(ctx, messages, refused)
 	for n := range receipts {
 		i.count(&receipts[n], messages[n])
+	}
+	if i.observer.Accepted != nil {
+		i.observer.Accepted(ctx, Acceptance{Input: i.input, Messages: messages, Receipts: receipts, Began: now, Checked: checked, Ended: time.Now()})
 	}
 	return receipts
 }
@@ -321,47 +329,63 @@ func (i *Interceptor) locate(ctx context.Context, ref Ref) (Ref, error) {
 // Cancel withdraws a message; see Store.Cancel. If ref has no Sink, all sinks are
 // searched.
 func (i *Interceptor) Cancel(ctx context.Context, ref Ref) (Receipt, error) {
-	return i.change(ctx, ref, i.store.Cancel)
+	return i.change(ctx, ActionCancel, ref, i.store.Cancel)
 }
 
 // Reschedule changes when a message is due; see Store.Reschedule. It returns an
 // *InvalidError if the time is out of the bounds of Accept.
 func (i *Interceptor) Reschedule(ctx context.Context, ref Ref, when When) (Receipt, error) {
+	return i.reschedule(ctx, ActionReschedule, ref, when)
+}
+
+func (i *Interceptor) reschedule(ctx context.Context, action Action, ref Ref, when When) (Receipt, error) {
 	when.At, when.After = ceilMillisecond(when.At), ceilDuration(when.After)
 	probe := &Message{DeliverAt: when.At, Delay: when.After}
 	if err := i.limits.checkTimes(probe, time.Now()); err != nil {
 		return Receipt{}, err
 	}
-	return i.change(ctx, ref, func(ctx context.Context, ref Ref) (Receipt, error) {
+	return i.change(ctx, action, ref, func(ctx context.Context, ref Ref) (Receipt, error) {
 		return i.store.Reschedule(ctx, ref, when)
 	})
 }
 
 // DeliverNow makes a waiting message due at once; errors as Cancel.
 func (i *Interceptor) DeliverNow(ctx context.Context, ref Ref) (Receipt, error) {
-	return i.Reschedule(ctx, ref, When{})
+	return i.reschedule(ctx, ActionDeliverNow, ref, When{})
 }
 
 // Redrive sends a dead letter again; see Store.Redrive.
 func (i *Interceptor) Redrive(ctx context.Context, ref Ref) (Receipt, error) {
-	return i.change(ctx, ref, i.store.Redrive)
+	return i.change(ctx, ActionRedrive, ref, i.store.Redrive)
 }
 
 // Discard removes a dead letter; see Store.Discard.
 func (i *Interceptor) Discard(ctx context.Context, ref Ref) (Receipt, error) {
-	return i.change(ctx, ref, i.store.Discard)
+	return i.change(ctx, ActionDiscard, ref, i.store.Discard)
 }
 
-func (i *Interceptor) change(ctx context.Context, ref Ref, act func(context.Context, Ref) (Receipt, error)) (Receipt, error) {
+// change does what act does, and tells the observer.
+func (i *Interceptor) change(ctx context.Context, action Action, ref Ref, act func(context.Context, Ref) (Receipt, error)) (Receipt, error) {
+	began := time.Now()
+	receipt, err := i.act(ctx, &ref, act)
+	if i.observer.Changed != nil {
+		i.observer.Changed(ctx, Change{Input: i.input, Action: action, Ref: ref, Receipt: receipt, Err: err, Began: began, Ended: time.Now()})
+	}
+	return receipt, err
+}
+
+// act completes ref, and acts on what it names.
+func (i *Interceptor) act(ctx context.Context, ref *Ref, act func(context.Context, Ref) (Receipt, error)) (Receipt, error) {
 	if !i.calls.begin() {
 		return Receipt{}, ErrEnded
 	}
 	defer i.calls.group.Done()
-	ref, err := i.locate(ctx, ref)
+	located, err := i.locate(ctx, *ref)
 	if err != nil {
 		return Receipt{}, err
 	}
-	return act(ctx, ref)
+	*ref = located
+	return act(ctx, located)
 }
 
 // Durability returns the level at which the store accepts, or "unknown".

@@ -35,7 +35,7 @@ func (i *Interceptor) Ready(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	h := &i.health
+	h := i.health
 	select {
 	case h.looking <- struct{}{}:
 		defer func() { <-h.looking }()

@@ -20,6 +20,7 @@ type Totals struct {
 	Unknown     uint64 // attempts whose outcome is unknown: possible duplicates
 	Dead        uint64
 	Expired     uint64
+	InFlight    int64 // now: taken and not yet settled
 	// Lateness of the messages confirmed in the last four to five minutes, to within 7
 	// %; zero if there were none.
 	LatenessP50, LatenessP99, LatenessMax time.Duration
@@ -27,6 +28,7 @@ type Totals struct {
 
 type totals struct {
 	accepted, republished, repeated, refused, delivered, retried, unknown, dead, expired atomic.Uint64
+	inFlight                                                                             atomic.Int64
 	lateness                                                                             window
 }
 
@@ -46,7 +48,7 @@ func (t *totals) read() Totals {
 	return Totals{
 		Accepted: t.accepted.Load(), Republished: t.republished.Load(), Repeated: t.repeated.Load(), Refused: t.refused.Load(),
 		Delivered: t.delivered.Load(), Retried: t.retried.Load(), Unknown: t.unknown.Load(),
-		Dead: t.dead.Load(), Expired: t.expired.Load(),
+		Dead: t.dead.Load(), Expired: t.expired.Load(), InFlight: t.inFlight.Load(),
 		LatenessP50: lateness.quantile(0.50), LatenessP99: lateness.quantile(0.99), LatenessMax: lateness.quantile(1),
 	}
 }
