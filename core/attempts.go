@@ -67,7 +67,7 @@ func (l *bucketLoop) failed(m *Message, err error, now time.Time) Outcome {
 		o.After = max(policy.wait(m.Attempt), askedFor(err))
 	}
 	if class == Unknown {
-		l.totals.unknown.Add(1)
+		l.counts().unknown.Add(1)
 	}
 	return o
 }

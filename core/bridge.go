@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -35,19 +34,26 @@ const defaultStopTimeout = 30 * time.Second
 
 // Bridge wires a store, the dispatchers of its sinks and an Interceptor, whose methods it
 // has. A program that has a Bridge inside calls Accept directly; listeners and sources are
-// given the Interceptor.
+// given the Interceptor. Sinks, limits and inputs can be changed while it runs: see Apply,
+// StartInputs and StopInputs.
 type Bridge struct {
 	*Interceptor
-	dispatchers []*Dispatcher
 	stopTimeout time.Duration
 	ran         atomic.Bool
 	started     chan struct{}
+
+	changing    chan struct{} // has room for who makes a change, and guards what follows
+	running     context.Context
+	ended       bool
+	front, back *stage        // nil before Run
+	waiting     []Input       // for Run
+	open        []*Dispatcher // whose sinks are to be closed
 }
 
 // NewBridge returns a Bridge that parks messages for the given sinks in store, and starts
 // nothing. Messages can be accepted at once; they are delivered while Run runs.
 func NewBridge(store Store, options Options, sinks ...*Dispatcher) *Bridge {
-	return &Bridge{Interceptor: newInterceptor(store, options, sinks), dispatchers: sinks,
+	return &Bridge{Interceptor: newInterceptor(store, options, sinks), open: sinks, running: context.Background(), changing: make(chan struct{}, 1),
 		stopTimeout: cmp.Or(max(options.StopTimeout, 0), defaultStopTimeout), started: make(chan struct{})}
 }
 
@@ -69,41 +75,74 @@ func (b *Bridge) Run(ctx context.Context, inputs ...Input) error {
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	front, back := newStage(ctx, "listeners and sources", fail), newStage(ctx, "dispatchers", fail)
-	err := checkSinks(b.dispatchers)
-	if err == nil {
-		b.start(front, back, inputs)
-	} else {
-		fail(err)
-	}
+	err := b.start(ctx, fail, inputs)
 	close(b.started)
 	<-ctx.Done()
-	err = errors.Join(err, front.stop(b.stopTimeout), b.calls.end(b.stopTimeout), back.stop(b.stopTimeout))
+	b.changing <- struct{}{}
+	b.ended = true
+	<-b.changing
+	err = errors.Join(err, b.front.stop(b.stopTimeout), b.endCalls(context.Background(), b.setup.Load()), b.back.stop(b.stopTimeout))
 	return errors.Join(err, b.close())
 }
 
-func (b *Bridge) start(front, back *stage, inputs []Input) {
-	for _, d := range b.dispatchers {
-		back.run("serve sink "+d.Name, func(ctx context.Context) error {
-			return b.store.Serve(ctx, d.Name, d.Run)
-		})
+func (b *Bridge) start(ctx context.Context, fail context.CancelCauseFunc, inputs []Input) error {
+	b.changing <- struct{}{}
+	defer func() { <-b.changing }()
+	b.running = ctx
+	b.front, b.back = newStage(ctx, "listeners and sources", fail), newStage(ctx, "dispatchers", fail)
+	if err := checkSinks(b.open); err != nil {
+		fail(err)
+		return err
 	}
-	for _, input := range inputs {
-		front.run(input.Name, input.Run)
+	for _, d := range b.open {
+		b.serve(d.Name)
 	}
+	for _, input := range append(b.waiting, inputs...) {
+		b.front.run(input.Name, input.Run)
+	}
+	return nil
+}
+
+// serve has the store serve a sink.
+func (b *Bridge) serve(sink string) {
+	b.back.run(servePart(sink), func(ctx context.Context) error {
+		return b.store.Serve(ctx, sink, func(ctx context.Context, bucket Bucket) error { return b.deliver(ctx, sink, bucket) })
+	})
+}
+
+func servePart(sink string) string { return "serve sink " + sink }
+
+// deliver runs the sink's Dispatcher over a bucket, and the next one when Apply has put
+// that in its place: the bucket stays owned meanwhile.
+func (b *Bridge) deliver(ctx context.Context, sink string, bucket Bucket) error {
+	for ctx.Err() == nil {
+		d := b.setup.Load().sinks[sink]
+		if d == nil { // it is being removed
+			<-ctx.Done()
+			return nil
+		}
+		if !d.loops.begin() {
+			continue // another has taken its place
+		}
+		err := d.runUntilReplaced(ctx, bucket)
+		d.loops.group.Done()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endCalls waits for the calls that began with s, and lets no more begin.
+func (b *Bridge) endCalls(ctx context.Context, s *setup) error {
+	if !s.calls.end(ctx, b.stopTimeout) {
+		return fmt.Errorf("calls of the store and checks of sinks did not end within %s", b.stopTimeout)
+	}
+	return nil
 }
 
 func (b *Bridge) close() error {
-	var err error
-	for _, d := range b.dispatchers {
-		d.summary.Flush()
-		if d.Sink == nil { // which was reported
-			continue
-		}
-		if closeErr := d.Sink.Close(); closeErr != nil {
-			err = errors.Join(err, fmt.Errorf("close sink %s: %w", d.Name, closeErr))
-		}
-	}
+	err := b.closeSinks(context.Background(), b.open)
 	if closeErr := b.store.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("close store: %w", closeErr))
 	}
@@ -127,94 +166,4 @@ func checkSinks(sinks []*Dispatcher) error {
 		seen[d.Name] = true
 	}
 	return nil
-}
-
-// calls are those of the Interceptor that change the store or use a sink, until the
-// Bridge ends.
-type calls struct {
-	mu    sync.RWMutex // with it, no call is added to group after end has begun to wait
-	ended bool
-	group sync.WaitGroup
-}
-
-// begin reports whether a call may use the store and the sinks until it calls group.Done.
-func (c *calls) begin() bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if !c.ended {
-		c.group.Add(1)
-	}
-	return !c.ended
-}
-
-// end lets no more calls begin, and waits for those in progress.
-func (c *calls) end(timeout time.Duration) error {
-	c.mu.Lock()
-	c.ended = true
-	c.mu.Unlock()
-	if !joined(&c.group, timeout) {
-		return fmt.Errorf("calls of the store and checks of sinks did not end within %s", timeout)
-	}
-	return nil
-}
-
-// stage is a group of parts that stop together. Its context does not end with
-// its parent's: the stages stop one after the other.
-type stage struct {
-	name   string
-	ctx    context.Context
-	cancel context.CancelFunc
-	fail   context.CancelCauseFunc
-	group  sync.WaitGroup
-	mu     sync.Mutex
-	errs   []error
-}
-
-func newStage(ctx context.Context, name string, fail context.CancelCauseFunc) *stage {
-	s := &stage{name: name, fail: fail}
-	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	return s
-}
-
-// run starts a part; if it fails, or ends before it is told to, all is stopped.
-func (s *stage) run(name string, part func(context.Context) error) {
-	s.group.Go(func() {
-		err := part(s.ctx)
-		if err == nil && s.ctx.Err() == nil {
-			err = errors.New("ended by itself")
-		}
-		if err == nil || s.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return
-		}
-		err = fmt.Errorf("%s: %w", name, err)
-		s.mu.Lock()
-		s.errs = append(s.errs, err)
-		s.mu.Unlock()
-		s.fail(err)
-	})
-}
-
-// stop ends the parts and waits for them.
-func (s *stage) stop(timeout time.Duration) error {
-	s.cancel()
-	if !joined(&s.group, timeout) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return errors.Join(append(s.errs, fmt.Errorf("%s did not stop within %s", s.name, timeout))...)
-	}
-	return errors.Join(s.errs...)
-}
-
-// joined waits for group, and reports whether it is done within timeout.
-func joined(group *sync.WaitGroup, timeout time.Duration) bool {
-	done := make(chan struct{})
-	go func() { group.Wait(); close(done) }()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,11 +25,33 @@ type Dispatcher struct {
 	MaxBatch int
 	Log      *slog.Logger // nil discards
 
-	observer *Observer // nil without a Bridge
 	breaker  breaker
 	evidence evidence
-	totals   totals
+	totals   atomic.Pointer[totals] // see counts
 	summary  LogSummary
+
+	// Set when a Bridge has it, else nil.
+	observer *Observer
+	until    context.Context // ends when another has taken its place
+	retire   context.CancelFunc
+	loops    calls // of buckets
+}
+
+// join makes d a Bridge's. It continues the counts of the Dispatcher whose place it takes.
+func (d *Dispatcher) join(observer *Observer, former *Dispatcher) {
+	d.observer = observer
+	d.until, d.retire = context.WithCancel(context.Background())
+	if former != nil {
+		d.totals.Store(former.counts())
+	}
+}
+
+func (d *Dispatcher) counts() *totals {
+	if t := d.totals.Load(); t != nil {
+		return t
+	}
+	d.totals.CompareAndSwap(nil, new(totals))
+	return d.totals.Load()
 }
 
 const defaultTimeout = 10 * time.Second
@@ -55,7 +78,7 @@ func (d *Dispatcher) log() *slog.Logger {
 }
 
 // Totals returns the counts of this instance since it started.
-func (d *Dispatcher) Totals() Totals { return d.totals.read() }
+func (d *Dispatcher) Totals() Totals { return d.counts().read() }
 
 // Paused reports why the sink is paused, and since when; an empty reason means that it
 // is not.
@@ -65,14 +88,26 @@ func (d *Dispatcher) Paused() (reason string, since time.Time) { return d.breake
 // until ctx ends; then it settles what is in flight and returns nil. It returns an
 // error if the store fails or the lease is lost; Run may then be called again.
 func (d *Dispatcher) Run(ctx context.Context, bucket Bucket) error {
+	return d.run(ctx, ctx, bucket)
+}
+
+// runUntilReplaced is Run until another Dispatcher has taken the place of d, too.
+func (d *Dispatcher) runUntilReplaced(ctx context.Context, bucket Bucket) error {
+	taking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.until, cancel)()
+	return d.run(ctx, taking, bucket)
+}
+
+// run takes until taking ends, which is no later than ctx, that of the lease.
+func (d *Dispatcher) run(ctx, taking context.Context, bucket Bucket) error {
 	loop := bucketLoop{Dispatcher: d, bucket: bucket}
-	for ctx.Err() == nil {
-		if err := loop.step(ctx); err != nil {
-			loop.awaitStuck(ctx) // as the next Run knows nothing of it
-			return err
-		}
+	var err error
+	for err == nil && taking.Err() == nil {
+		err = loop.step(ctx, taking)
 	}
-	return nil
+	loop.awaitStuck(ctx) // as the next Run knows nothing of it
+	return err
 }
 
 // bucketLoop is the state of one Run.
@@ -91,11 +126,11 @@ type bucketLoop struct {
 }
 
 // step is one turn: take, deliver, settle, or wait if nothing is due.
-func (l *bucketLoop) step(ctx context.Context) error {
-	if !l.awaitStuck(ctx) {
+func (l *bucketLoop) step(ctx, taking context.Context) error {
+	if !l.awaitStuck(taking) {
 		return nil
 	}
-	permit, ok := l.breaker.acquire(ctx, l)
+	permit, ok := l.breaker.acquire(taking, l)
 	if !ok {
 		return nil
 	}
@@ -108,7 +143,7 @@ func (l *bucketLoop) step(ctx context.Context) error {
 	if len(batch.Messages) == 0 {
 		permit.release()
 		l.careful = 0
-		return unlessEnded(ctx, "wait on", l.bucket, l.bucket.Wait(ctx, batch.Next))
+		return unlessEnded(taking, "wait on", l.bucket, l.bucket.Wait(taking, batch.Next))
 	}
 	if l.careful == 0 && anyCutOff(batch.Messages) {
 		permit.release()
@@ -124,8 +159,8 @@ func (l *bucketLoop) step(ctx context.Context) error {
 
 // handle delivers and settles a batch.
 func (l *bucketLoop) handle(ctx context.Context, d Delivery, p permit) error {
-	l.totals.inFlight.Add(int64(len(d.Messages)))
-	defer l.totals.inFlight.Add(-int64(len(d.Messages)))
+	l.counts().inFlight.Add(int64(len(d.Messages)))
+	defer l.counts().inFlight.Add(-int64(len(d.Messages)))
 	l.called, l.returned = time.Time{}, time.Time{}
 	storeNow := func() time.Time { return d.Now.Add(time.Since(d.Local)) }
 	d.Outcomes = l.work(ctx, d.Batch, storeNow, p)
@@ -215,7 +250,7 @@ func (l *bucketLoop) settle(ctx context.Context, outcomes []Outcome) error {
 	for try := 1; ; try++ {
 		err := l.settleOnce(ctx, outcomes)
 		if err == nil {
-			l.totals.settled(outcomes)
+			l.counts().settled(outcomes)
 			return nil
 		}
 		lost := errors.Is(err, ErrLeaseLost) || context.Cause(ctx) == ErrLeaseLost

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,33 +14,28 @@ import (
 // topics) decode requests into its calls and encode its results; they have no rules about
 // what may be accepted. NewBridge makes it. It is safe for concurrent use.
 type Interceptor struct {
-	store   Store
-	limits  Limits
-	sinks   map[string]*Dispatcher
-	ordered []string
-	health  *health
-	calls   *calls
+	store  Store
+	setup  *atomic.Pointer[setup]
+	health *health
 
 	observer *Observer
 	input    string // for the observer
 }
 
 func newInterceptor(store Store, options Options, sinks []*Dispatcher) *Interceptor {
-	i := &Interceptor{store: store, limits: options.Limits.withDefaults(), sinks: make(map[string]*Dispatcher, len(sinks)),
-		health: &health{looking: make(chan struct{}, 1)}, calls: &calls{}, observer: &options.Observer}
+	i := &Interceptor{store: store, setup: new(atomic.Pointer[setup]), health: &health{looking: make(chan struct{}, 1)}, observer: &options.Observer}
 	for _, d := range sinks {
-		d.observer = i.observer
-		i.sinks[d.Name] = d
-		i.ordered = append(i.ordered, d.Name)
+		d.join(i.observer, nil)
 	}
+	i.setup.Store(newSetup(options.Limits, sinks))
 	return i
 }
 
 // Limits returns the effective limits, without zero fields.
-func (i *Interceptor) Limits() Limits { return i.limits }
+func (i *Interceptor) Limits() Limits { return i.setup.Load().limits }
 
 // Sinks returns the names of the configured sinks, in the order given.
-func (i *Interceptor) Sinks() []string { return i.ordered }
+func (i *Interceptor) Sinks() []string { return i.setup.Load().ordered }
 
 // Accept checks and parks messages, each independently, and returns one Receipt per
 // message, in order. A message that names no sink is for the only one there is; if there
@@ -58,14 +54,17 @@ func (i *Interceptor) Sinks() []string { return i.ordered }
 func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receipt {
 	var refused refusals
 	now := time.Now()
+	s, ok := i.begin()
 	for n, m := range messages {
-		refused.add(n, i.prepare(m, now))
+		refused.add(n, s.prepare(m, now))
 	}
-	i.check(ctx, messages, &refused)
+	if ok {
+		s.check(ctx, messages, &refused)
+	}
 	checked := time.Now()
-	receipts := i.park(ctx, messages, refused)
+	receipts := i.park(ctx, s, messages, refused)
 	for n := range receipts {
-		i.count(&receipts[n], messages[n])
+		s.count(&receipts[n], messages[n])
 	}
 	if i.observer.Accepted != nil {
 		i.observer.Accepted(ctx, Acceptance{Input: i.input, Messages: messages, Receipts: receipts, Began: now, Checked: checked, Ended: time.Now()})
@@ -87,18 +86,16 @@ func (r *refusals) add(n int, err error) {
 }
 
 // check asks the sinks about their messages: each once, and several at the same
-// time, so that one that takes its time delays the others no more than that.
-func (i *Interceptor) check(ctx context.Context, messages []*Message, refused *refusals) {
-	if !i.calls.begin() {
-		return // as park does
-	}
-	defer i.calls.group.Done()
+// time, so that one that takes its time delays the others no more than that. It ends
+// what begin began.
+func (s *setup) check(ctx context.Context, messages []*Message, refused *refusals) {
+	defer s.calls.group.Done()
 	var asked []*checkCall
 	for n, m := range messages {
 		if (*refused)[n] != nil {
 			continue
 		}
-		checker, ok := Ability[Checker](i.sinks[m.Sink].Sink)
+		checker, ok := Ability[Checker](s.sinks[m.Sink].Sink)
 		if !ok {
 			continue
 		}
@@ -164,14 +161,21 @@ func (e *uncheckedError) Error() string {
 
 func (e *uncheckedError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
 
-// park parks what is not refused; mostly nothing is.
-func (i *Interceptor) park(ctx context.Context, messages []*Message, refused refusals) []Receipt {
-	if i.calls.begin() {
-		defer i.calls.group.Done()
-	} else {
-		for n := range messages {
-			if refused[n] == nil {
+// park parks what is not refused; mostly nothing is. checked is the setup that has agreed:
+// meanwhile the Bridge may have ended, or lost a sink.
+func (i *Interceptor) park(ctx context.Context, checked *setup, messages []*Message, refused refusals) []Receipt {
+	s, ok := i.begin()
+	if ok {
+		defer s.calls.group.Done()
+	}
+	if !ok || s != checked {
+		for n, m := range messages {
+			switch {
+			case refused[n] != nil:
+			case !ok:
 				refused.add(n, ErrEnded)
+			case s.sinks[m.Sink] == nil:
+				refused.add(n, unknownSink(m.Sink))
 			}
 		}
 	}
@@ -196,37 +200,37 @@ func (i *Interceptor) park(ctx context.Context, messages []*Message, refused ref
 }
 
 // prepare brings a message into the form that the store takes, or refuses it.
-func (i *Interceptor) prepare(m *Message, now time.Time) error {
-	m.Sink = i.sinkOr(m.Sink)
+func (s *setup) prepare(m *Message, now time.Time) error {
+	m.Sink = s.sinkOr(m.Sink)
 	m.DeliverAt = ceilMillisecond(m.DeliverAt)
 	m.ExpiresAt = ceilMillisecond(m.ExpiresAt)
 	m.Delay = ceilDuration(m.Delay)
 	m.TTL = ceilDuration(m.TTL)
-	if err := i.limits.republish(m); err != nil {
+	if err := s.limits.republish(m); err != nil {
 		return err
 	}
-	if err := i.limits.Check(m, now); err != nil {
+	if err := s.limits.Check(m, now); err != nil {
 		return err
 	}
-	if _, ok := i.sinks[m.Sink]; !ok {
-		return i.unknownSink(m.Sink)
+	if _, ok := s.sinks[m.Sink]; !ok {
+		return unknownSink(m.Sink)
 	}
 	m.Generated = m.ID == ""
 	return nil
 }
 
-func (i *Interceptor) count(r *Receipt, m *Message) {
-	d, ok := i.sinks[r.Sink]
+func (s *setup) count(r *Receipt, m *Message) {
+	d, ok := s.sinks[r.Sink]
 	switch {
 	case !ok:
 	case r.Err != nil:
-		d.totals.refused.Add(1)
+		d.counts().refused.Add(1)
 	case r.Duplicate:
-		d.totals.repeated.Add(1)
+		d.counts().repeated.Add(1)
 	default:
-		d.totals.accepted.Add(1)
+		d.counts().accepted.Add(1)
 		if m.Hop > 0 {
-			d.totals.republished.Add(1)
+			d.counts().republished.Add(1)
 		}
 	}
 }
@@ -246,45 +250,25 @@ func ceilDuration(d time.Duration) time.Duration {
 // Get returns a message and its state; errors as Store.Get, and *InvalidError. If ref
 // has no Sink, all sinks are searched: ErrAmbiguous if two have the ID.
 func (i *Interceptor) Get(ctx context.Context, ref Ref) (Entry, error) {
-	if err := i.checkRef(ref); err != nil {
+	s := i.setup.Load()
+	if err := s.checkRef(ref); err != nil {
 		return Entry{}, err
 	}
-	if ref.Sink = i.sinkOr(ref.Sink); ref.Sink != "" {
+	if ref.Sink = s.sinkOr(ref.Sink); ref.Sink != "" {
 		return i.store.Get(ctx, ref)
 	}
-	return i.find(ctx, ref)
+	return i.find(ctx, s.ordered, ref)
 }
 
-// sinkOr returns name, or the only sink if name is empty and there is but one.
-func (i *Interceptor) sinkOr(name string) string {
-	if name == "" && len(i.ordered) == 1 {
-		return i.ordered[0]
-	}
-	return name
-}
-
-func (i *Interceptor) checkRef(ref Ref) error {
-	if err := CheckID(ref.ID); err != nil {
-		return err
-	}
-	if len(ref.Key) > MaxKeyLen {
-		return Invalidf("key", "is longer than %d bytes", MaxKeyLen)
-	}
-	if _, ok := i.sinks[ref.Sink]; !ok && ref.Sink != "" {
-		return i.unknownSink(ref.Sink)
-	}
-	return nil
-}
-
-func (i *Interceptor) unknownSink(name string) *InvalidError {
+func unknownSink(name string) *InvalidError {
 	return Invalidf("sink", "no sink has the name %q", Shorten(name, 64))
 }
 
 // find looks for ref in all sinks at once.
-func (i *Interceptor) find(ctx context.Context, ref Ref) (Entry, error) {
-	entries, errs := make([]Entry, len(i.ordered)), make([]error, len(i.ordered))
+func (i *Interceptor) find(ctx context.Context, sinks []string, ref Ref) (Entry, error) {
+	entries, errs := make([]Entry, len(sinks)), make([]error, len(sinks))
 	var group sync.WaitGroup
-	for n, name := range i.ordered {
+	for n, name := range sinks {
 		group.Go(func() {
 			one := ref
 			one.Sink = name
@@ -297,7 +281,7 @@ func (i *Interceptor) find(ctx context.Context, ref Ref) (Entry, error) {
 		switch {
 		case errors.Is(err, ErrNotFound):
 		case err != nil:
-			return Entry{}, fmt.Errorf("search sink %s: %w", i.ordered[n], err)
+			return Entry{}, fmt.Errorf("search sink %s: %w", sinks[n], err)
 		case found >= 0:
 			return Entry{}, ErrAmbiguous
 		default:
@@ -311,14 +295,14 @@ func (i *Interceptor) find(ctx context.Context, ref Ref) (Entry, error) {
 }
 
 // locate completes ref with the sink that has the message.
-func (i *Interceptor) locate(ctx context.Context, ref Ref) (Ref, error) {
-	if err := i.checkRef(ref); err != nil {
+func (i *Interceptor) locate(ctx context.Context, s *setup, ref Ref) (Ref, error) {
+	if err := s.checkRef(ref); err != nil {
 		return ref, err
 	}
-	if ref.Sink = i.sinkOr(ref.Sink); ref.Sink != "" {
+	if ref.Sink = s.sinkOr(ref.Sink); ref.Sink != "" {
 		return ref, nil
 	}
-	entry, err := i.find(ctx, ref)
+	entry, err := i.find(ctx, s.ordered, ref)
 	if err != nil {
 		return ref, err
 	}
@@ -341,7 +325,7 @@ func (i *Interceptor) Reschedule(ctx context.Context, ref Ref, when When) (Recei
 func (i *Interceptor) reschedule(ctx context.Context, action Action, ref Ref, when When) (Receipt, error) {
 	when.At, when.After = ceilMillisecond(when.At), ceilDuration(when.After)
 	probe := &Message{DeliverAt: when.At, Delay: when.After}
-	if err := i.limits.checkTimes(probe, time.Now()); err != nil {
+	if err := i.Limits().checkTimes(probe, time.Now()); err != nil {
 		return Receipt{}, err
 	}
 	return i.change(ctx, action, ref, func(ctx context.Context, ref Ref) (Receipt, error) {
@@ -376,11 +360,12 @@ func (i *Interceptor) change(ctx context.Context, action Action, ref Ref, act fu
 
 // act completes ref, and acts on what it names.
 func (i *Interceptor) act(ctx context.Context, ref *Ref, act func(context.Context, Ref) (Receipt, error)) (Receipt, error) {
-	if !i.calls.begin() {
+	s, ok := i.begin()
+	if !ok {
 		return Receipt{}, ErrEnded
 	}
-	defer i.calls.group.Done()
-	located, err := i.locate(ctx, *ref)
+	defer s.calls.group.Done()
+	located, err := i.locate(ctx, s, *ref)
 	if err != nil {
 		return Receipt{}, err
 	}

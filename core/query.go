@@ -18,10 +18,11 @@ func (i *Interceptor) List(ctx context.Context, query Query) (Page, error) {
 	if !ok {
 		return Page{}, ErrNoInspector
 	}
+	s := i.setup.Load()
 	if len(query.Sinks) == 0 {
-		query.Sinks = i.ordered
+		query.Sinks = s.ordered
 	}
-	if err := i.checkQuery(query); err != nil {
+	if err := s.checkQuery(query); err != nil {
 		return Page{}, err
 	}
 	return inspector.List(ctx, query)
@@ -32,10 +33,10 @@ const maxCursor = 512
 
 // checkQuery holds a query to what the sinks and states can give: the store does
 // work, and takes memory, for each that is named.
-func (i *Interceptor) checkQuery(query Query) error {
+func (s *setup) checkQuery(query Query) error {
 	for n, name := range query.Sinks {
-		if _, ok := i.sinks[name]; !ok {
-			return i.unknownSink(name)
+		if _, ok := s.sinks[name]; !ok {
+			return unknownSink(name)
 		}
 		if slices.Contains(query.Sinks[:n], name) {
 			return Invalidf("sink", "is named twice: %q", name)
@@ -118,13 +119,14 @@ func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
 	if !ok {
 		return nil, ErrNoInspector
 	}
-	stats, err := inspector.Stats(ctx, i.ordered...)
+	setup := i.setup.Load()
+	stats, err := inspector.Stats(ctx, setup.ordered...)
 	if err != nil {
 		return nil, err
 	}
 	reports := make([]SinkReport, len(stats))
 	for n, s := range stats {
-		d := i.sinks[s.Sink]
+		d := setup.sinks[s.Sink]
 		reports[n] = SinkReport{SinkStats: s, Totals: d.Totals()}
 		reports[n].Paused, reports[n].PausedSince = d.Paused()
 		if describer, ok := Ability[Describer](d.Sink); ok {
@@ -139,7 +141,7 @@ func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
 // not "running". Messages for them are still parked.
 func (i *Interceptor) HeldBack() map[string]string {
 	held := make(map[string]string)
-	for name, d := range i.sinks {
+	for name, d := range i.setup.Load().sinks {
 		if reason, _ := d.Paused(); reason != "" {
 			held[name] = "paused"
 		}

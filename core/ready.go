@@ -27,10 +27,11 @@ type health struct {
 // store. A paused sink does not make the bridge unready: messages for it are still
 // parked.
 func (i *Interceptor) Ready(ctx context.Context) error {
-	if !i.calls.begin() {
+	s, ok := i.begin()
+	if !ok {
 		return ErrEnded
 	}
-	defer i.calls.group.Done()
+	defer s.calls.group.Done()
 	store, ok := Ability[HealthChecker](i.store)
 	if !ok {
 		return nil
