@@ -16,13 +16,10 @@ type bridge struct {
 	bridgev1.UnimplementedBridgeServiceServer
 	config   Config
 	in       *core.Interceptor
-	decoder  decoder
 	stopping chan struct{}  // closed when the streams are to end
 	readers  sync.WaitGroup // of streams
 }
 
 func newBridge(config Config, in *core.Interceptor) *bridge {
-	b := &bridge{config: config, in: in, stopping: make(chan struct{})}
-	b.decoder.limits = in.Limits()
-	return b
+	return &bridge{config: config, in: in, stopping: make(chan struct{})}
 }

@@ -17,7 +17,8 @@ import (
 // library makes as many as a request names.
 type codec struct {
 	encoding.CodecV2
-	maxMessages, maxHeaders int
+	maxMessages int
+	limits      func() core.Limits
 }
 
 // maxList is more than the fields of a ListRequest need.
@@ -51,7 +52,7 @@ func (c codec) publish(data mem.BufferSlice, messages protowire.Number, request 
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
 	raw, err := prune(buffer.ReadOnlyData(), []bound{{messages, c.maxMessages + 1, []bound{
-		{messageHeaders, c.maxHeaders + 1, nil}, {messageOptions, core.MaxOptions + 1, nil}}}})
+		{messageHeaders, c.limits().MaxGiven() + 1, nil}, {messageOptions, core.MaxOptions + 1, nil}}}})
 	if err != nil {
 		return err
 	}

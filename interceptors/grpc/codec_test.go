@@ -49,7 +49,9 @@ func TestCodecReadsEveryField(t *testing.T) {
 	}
 }
 
-func testCodec() codec { return codec{encoding.GetCodecV2("proto"), 1000, 64} }
+func testCodec() codec {
+	return codec{encoding.GetCodecV2("proto"), 1000, func() core.Limits { return core.Limits{MaxHeaders: 60} }}
+}
 
 // Of what is more than allowed, one too many is read, so that it is refused.
 func TestCodecReadsNoMoreThanIsAllowed(t *testing.T) {

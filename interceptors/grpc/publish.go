@@ -39,8 +39,9 @@ func (b *bridge) accept(ctx context.Context, given []*bridgev1.Message) []core.R
 	values := make([]core.Message, len(given))
 	messages := make([]*core.Message, 0, len(given))
 	var refused map[int]error // mostly none is
+	decoder := decoder{b.in.Limits()}
 	for n, p := range given {
-		if err := b.decoder.decode(p, &values[n]); err != nil {
+		if err := decoder.decode(p, &values[n]); err != nil {
 			if refused == nil {
 				refused = make(map[int]error)
 			}

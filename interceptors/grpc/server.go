@@ -31,7 +31,7 @@ type Server struct {
 	flood    auth.Flood
 	bridge   *bridge
 	traffic  *traffic
-	tls      bool
+	tls      *tlsfiles.Server // nil: none
 	server   *grpc.Server
 	listener net.Listener
 }
@@ -49,13 +49,13 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 		return nil, core.Invalidf("tokens", "%s", err)
 	}
 	config.Tokens = nil // the hashes do
-	tlsConfig, err := tlsfiles.LoadServer(config.TLSCert, config.TLSKey)
+	tls, err := tlsfiles.LoadServer(config.TLSCert, config.TLSKey)
 	if err != nil {
 		return nil, core.Invalidf("tls_cert", "%s", err)
 	}
-	s := &Server{config: config, tls: tlsConfig != nil, bridge: newBridge(config, in), traffic: newTraffic(config)}
+	s := &Server{config: config, tls: tls, bridge: newBridge(config, in), traffic: newTraffic(config)}
 	s.tokens.Set(hashes)
-	s.server = grpc.NewServer(s.options(tlsConfig)...)
+	s.server = grpc.NewServer(s.options(tls.Config())...)
 	bridgev1.RegisterBridgeServiceServer(s.server, s.bridge)
 	healthv1.RegisterHealthServer(s.server, &health{in: in, log: config.Log, stopping: s.bridge.stopping, age: config.ConnectionAge, every: watchEvery})
 	if config.Reflection {
@@ -88,7 +88,7 @@ func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(metered{creds, s.traffic}),
 		grpc.InTapHandle(s.admit),
-		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name), c.MaxBatch, s.bridge.in.Limits().MaxGiven()}),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name), c.MaxBatch, s.bridge.in.Limits}),
 		grpc.ChainUnaryInterceptor(s.surviveUnary),
 		grpc.ChainStreamInterceptor(s.surviveStream),
 		grpc.MaxRecvMsgSize(c.MaxBatchBytes),
@@ -107,18 +107,11 @@ func (s *Server) options(tlsConfig *tls.Config) []grpc.ServerOption {
 	}
 }
 
-// SetTokens replaces the tokens, in the form of Config.Tokens. Calls that begin after
-// it returns need one of the new tokens. On error the old tokens stay valid.
-func (s *Server) SetTokens(entries []string) error {
-	hashes, err := auth.HashTokens(entries)
-	if err != nil {
-		return core.Invalidf("tokens", "%s", err)
-	}
-	if err := s.config.checkExposure(len(hashes)); err != nil {
-		return err
-	}
-	s.tokens.Set(hashes)
-	return nil
+// Adopt replaces the tokens and the certificate by those of next, which New has made and
+// which is not run. Calls that begin after it returns need one of the new tokens.
+func (s *Server) Adopt(next *Server) {
+	s.tokens.Adopt(&next.tokens)
+	s.tls.Adopt(next.tls)
 }
 
 // Listen opens the port and returns its address. Connections wait until Run.
@@ -129,7 +122,7 @@ func (s *Server) Listen() (net.Addr, error) {
 		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 	}
 	s.listener = listener.Limit(inner, s.config.MaxConnections, s.config.Log)
-	if !listener.Loopback(s.config.Listen) && !s.tls {
+	if !listener.Loopback(s.config.Listen) && s.tls == nil {
 		s.config.Log.Warn("gRPC is open to the network without TLS: tokens and messages are sent in plain text", "listen", s.config.Listen)
 	}
 	return inner.Addr(), nil

@@ -22,7 +22,7 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
 		return notStored(core.Invalidf("query", "is not supported here"))
 	}
 	buffer := s.buffers.get()
-	if err := read(w, r, buffer, s.config.MaxRequestBytes); err != nil {
+	if err := read(w, r, buffer, s.config.maxRequest(s.in.Limits())); err != nil {
 		return notStored(err)
 	}
 	message, err := s.decodeMessage(buffer.Bytes())

@@ -27,8 +27,8 @@ type Config struct {
 	// TLSCert and TLSKey are the paths of PEM files; both or neither.
 	TLSCert, TLSKey string
 
-	// MaxRequestBytes bounds the JSON of one message. Its default is 1.4 times
-	// Limits.MaxBody plus 64 KiB, enough for base64.
+	// MaxRequestBytes bounds the JSON of one message. Its default is 1.4 times the
+	// present Limits.MaxBody plus 64 KiB, enough for base64.
 	MaxRequestBytes int64
 	MaxBatchBytes   int64 // of one batch; default 4 MiB
 	MaxBatch        int   // messages in one batch; default 500
@@ -71,12 +71,11 @@ const (
 // withDefaults fills in the zero fields.
 func (c Config) withDefaults(limits core.Limits) Config {
 	c.Listen = cmp.Or(c.Listen, defaultListen)
-	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, int64(limits.MaxBody)*14/10+envelopeBytes)
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
 	c.MaxBatch = cmp.Or(c.MaxBatch, defaultMaxBatch)
 	c.MaxConnections = cmp.Or(c.MaxConnections, defaultConnections)
 	if c.MaxUnansweredBytes = cmp.Or(c.MaxUnansweredBytes, defaultUnanswered); c.MaxUnansweredBytes > 0 {
-		c.MaxUnansweredBytes = max(c.MaxUnansweredBytes, c.MaxRequestBytes, c.MaxBatchBytes)
+		c.MaxUnansweredBytes = max(c.MaxUnansweredBytes, c.maxRequest(limits), c.MaxBatchBytes)
 	}
 	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, 5*time.Second)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 30*time.Second)
@@ -85,6 +84,11 @@ func (c Config) withDefaults(limits core.Limits) Config {
 	c.StopTimeout = cmp.Or(c.StopTimeout, 10*time.Second)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
+}
+
+// maxRequest is MaxRequestBytes or its default.
+func (c Config) maxRequest(limits core.Limits) int64 {
+	return cmp.Or(c.MaxRequestBytes, int64(limits.MaxBody)*14/10+envelopeBytes)
 }
 
 func (c Config) check() error {

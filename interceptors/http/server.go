@@ -21,6 +21,7 @@ type Server struct {
 	dialects    *dialect.Set
 	in          *core.Interceptor
 	tokens      auth.Tokens
+	tls         *tlsfiles.Server // nil: none
 	flood       auth.Flood
 	readiness   listener.Readiness
 	unanswered  *listener.Budget
@@ -43,7 +44,7 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 		return nil, err
 	}
 	config.Tokens = nil // the hashes do
-	tlsConfig, err := tlsfiles.LoadServer(config.TLSCert, config.TLSKey)
+	tls, err := tlsfiles.LoadServer(config.TLSCert, config.TLSKey)
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +52,14 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, dialects: dialects, in: in, crossOrigin: http.NewCrossOriginProtection(),
+	s := &Server{config: config, dialects: dialects, in: in, tls: tls, crossOrigin: http.NewCrossOriginProtection(),
 		unanswered: listener.NewBudget(config.MaxUnansweredBytes)}
 	s.tokens.Set(hashes)
 	s.mux = s.routes()
 	s.server = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
 		ConnContext:       withConn,
-		TLSConfig:         tlsConfig,
+		TLSConfig:         tls.Config(),
 		ReadHeaderTimeout: config.ReadHeaderTimeout,
 		ReadTimeout:       config.ReadTimeout,
 		WriteTimeout:      config.WriteTimeout,
@@ -70,18 +71,11 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	return s, nil
 }
 
-// SetTokens replaces the tokens, in the form of Config.Tokens. Requests that begin
-// after it returns need one of the new tokens. On error the old tokens stay valid.
-func (s *Server) SetTokens(entries []string) error {
-	hashes, err := auth.HashTokens(entries)
-	if err != nil {
-		return err
-	}
-	if err := s.config.checkExposure(len(hashes)); err != nil {
-		return err
-	}
-	s.tokens.Set(hashes)
-	return nil
+// Adopt replaces the tokens and the certificate by those of next, which New has made and
+// which is not run. Requests that begin after it returns need one of the new tokens.
+func (s *Server) Adopt(next *Server) {
+	s.tokens.Adopt(&next.tokens)
+	s.tls.Adopt(next.tls)
 }
 
 // Handler returns the handler of the API.
@@ -95,7 +89,7 @@ func (s *Server) Listen() (net.Addr, error) {
 		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 	}
 	s.listener = listener.Limit(inner, s.config.MaxConnections, s.config.Log)
-	if !s.config.loopback() && s.server.TLSConfig == nil {
+	if !s.config.loopback() && s.tls == nil {
 		s.config.Log.Warn("HTTP is open to the network without TLS: tokens and messages are sent in plain text", "listen", s.config.Listen)
 	}
 	return inner.Addr(), nil
@@ -124,7 +118,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func (s *Server) acceptConnections() error {
-	if s.server.TLSConfig != nil {
+	if s.tls != nil {
 		return s.server.ServeTLS(s.listener, "", "")
 	}
 	return s.server.Serve(s.listener)

@@ -2,6 +2,7 @@ package httplistener
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -42,6 +43,52 @@ func TestTLS(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A certificate that is replaced is shown to the next connection; the open ones go on.
+func TestCertificateIsExchanged(t *testing.T) {
+	cert, key := servers.Certificate(t, time.Now().Add(time.Hour))
+	first, err := New(Config{Listen: "127.0.0.1:0", TLSCert: cert, TLSKey: key}, interceptor(memstore.New(memstore.Config{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := first.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- first.Run(ctx) }()
+	shown := func() (*tls.Conn, []byte) {
+		conn, err := tls.Dial("tcp", addr.String(), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn, conn.ConnectionState().PeerCertificates[0].Raw
+	}
+	open, before := shown()
+	defer open.Close()
+	otherCert, otherKey := servers.Certificate(t, time.Now().Add(2*time.Hour))
+	next, err := New(Config{TLSCert: otherCert, TLSKey: otherKey}, interceptor(memstore.New(memstore.Config{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Adopt(next)
+	renewed, after := shown()
+	renewed.Close()
+	if bytes.Equal(before, after) {
+		t.Error("the new connection was shown the old certificate")
+	}
+	if _, err := open.Write([]byte("GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")); err != nil {
+		t.Error(err)
+	}
+	if answer, err := io.ReadAll(open); err != nil || !strings.Contains(string(answer), "200 OK") {
+		t.Errorf("the open connection: %q, %v", answer, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }

@@ -71,7 +71,7 @@ type Rules struct {
 	sources  []string
 	targets  map[string]string // default topic of each source
 	delay    time.Duration
-	limits   core.Limits
+	limits   func() core.Limits
 }
 
 // NewRules checks config for a source that reads from sources and understands
@@ -85,7 +85,7 @@ func NewRules(config Config, in *core.Interceptor, dialects []string, sources ..
 	if err != nil {
 		return nil, err
 	}
-	r := &Rules{config: config, dialects: set, sources: sources, limits: in.Limits(), targets: make(map[string]string)}
+	r := &Rules{config: config, dialects: set, sources: sources, limits: in.Limits, targets: make(map[string]string)}
 	for _, step := range []func() error{func() error { return r.checkSink(in) }, r.setUntagged, r.checkDelayFrom, r.setTargets} {
 		if err := step(); err != nil {
 			return nil, err

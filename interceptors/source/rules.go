@@ -124,14 +124,15 @@ func (r *Rules) setTime(m *core.Message, found dialect.Found, sent time.Time) er
 // checkPast holds a time against max_past as it was when the record was written.
 // What is long past by then is a mistake, as seconds where milliseconds belong.
 func (r *Rules) checkPast(m *core.Message, sent time.Time) error {
-	if r.limits.MaxPast < 0 || m.DeliverAt.IsZero() {
+	past := r.limits().MaxPast
+	if past < 0 || m.DeliverAt.IsZero() {
 		return nil
 	}
 	if now := time.Now(); sent.IsZero() || sent.After(now) {
 		sent = now
 	}
-	if m.DeliverAt.Before(sent.Add(-r.limits.MaxPast)) {
-		return core.Invalidf("deliver_at", "is more than %s before the message was sent", r.limits.MaxPast)
+	if m.DeliverAt.Before(sent.Add(-past)) {
+		return core.Invalidf("deliver_at", "is more than %s before the message was sent", past)
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ func (r *Rules) checkPast(m *core.Message, sent time.Time) error {
 // ahead, the delay counts from acceptance. One out of bounds is left for Accept to
 // refuse: how long the record has waited does not make it good.
 func (r *Rules) CountFrom(m *core.Message, sent time.Time) {
-	if r.config.DelayFrom == DelayFromRecord && !sent.IsZero() && sent.Before(time.Now()) && m.Delay > 0 && m.Delay <= r.limits.MaxDelay {
+	if r.config.DelayFrom == DelayFromRecord && !sent.IsZero() && sent.Before(time.Now()) && m.Delay > 0 && m.Delay <= r.limits().MaxDelay {
 		m.DeliverAt, m.Delay = sent.Add(m.Delay), 0
 	}
 }

@@ -26,6 +26,9 @@ type Tokens struct{ hashes atomic.Pointer[[]Hash] }
 // Set replaces the valid tokens.
 func (t *Tokens) Set(hashes []Hash) { t.hashes.Store(&hashes) }
 
+// Adopt replaces the valid tokens by those of next.
+func (t *Tokens) Adopt(next *Tokens) { t.hashes.Store(next.hashes.Load()) }
+
 // None reports whether no token is required.
 func (t *Tokens) None() bool { return len(*t.hashes.Load()) == 0 }
 
