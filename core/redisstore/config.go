@@ -2,14 +2,17 @@ package redisstore
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -67,8 +70,9 @@ type Config struct {
 
 	Log *slog.Logger // nil discards
 
-	timeout time.Duration // of a command; tests wait longer than commandTimeout
-	newest  int           // format that is read and written; tests have one more
+	present *atomic.Pointer[Config] // see Store.Adopt
+	timeout time.Duration           // of a command; tests wait longer than commandTimeout
+	newest  int                     // format that is read and written; tests have one more
 }
 
 // The levels of durability; see Config.Durability.
@@ -129,6 +133,8 @@ func (c Config) withDefaults() Config {
 	c.DedupeWindow = cmp.Or(c.DedupeWindow, 2*time.Minute)
 	c.timeout = cmp.Or(c.timeout, commandTimeout)
 	c.newest = cmp.Or(c.newest, newestFormat())
+	c.present = new(atomic.Pointer[Config])
+	c.present.Store(&c)
 	if c.Instance == "" {
 		c.Instance = instanceName()
 	}
@@ -148,10 +154,11 @@ func instanceName() string {
 
 // window is how long settled ids of a sink are remembered, in milliseconds.
 func (c Config) window(sink string) int64 {
-	if w, ok := c.DedupeWindows[sink]; ok {
+	now := c.present.Load()
+	if w, ok := now.DedupeWindows[sink]; ok {
 		return max(0, w.Milliseconds())
 	}
-	return max(0, c.DedupeWindow.Milliseconds())
+	return max(0, now.DedupeWindow.Milliseconds())
 }
 
 // Time bounds towards Redis. The client library's own defaults are minutes in
@@ -166,11 +173,14 @@ const (
 func (c Config) connect(size int) redis.UniversalClient {
 	options := &redis.UniversalOptions{
 		Addrs: c.Addrs, MasterName: c.MasterName, DB: c.DB, TLSConfig: c.TLS, ClientName: "delaybridge",
-		Username: c.Username, Password: c.Password,
-		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
+		CredentialsProvider: c.credentials,
+		SentinelUsername:    c.SentinelUsername, SentinelPassword: c.SentinelPassword,
 		DialTimeout: c.timeout / dialShare, DialerRetries: 1, ReadTimeout: c.timeout + c.DurabilityTimeout, WriteTimeout: c.timeout,
 		ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: 2,
 		PipelinePoolSize: -1, PoolSize: size, MinIdleConns: 2,
+	}
+	if c.TLS != nil {
+		options.Dialer = c.dialTLS
 	}
 	switch {
 	case c.MasterName != "":
@@ -181,6 +191,23 @@ func (c Config) connect(size int) redis.UniversalClient {
 		return redis.NewClusterClient(cluster)
 	}
 	return redis.NewClient(options.Simple())
+}
+
+func (c Config) credentials() (username, password string) {
+	now := c.present.Load()
+	return now.Username, now.Password
+}
+
+func (c Config) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: c.timeout / dialShare}, Config: c.present.Load().TLS}
+	return d.DialContext(ctx, network, addr)
+}
+
+// Adopt replaces, by those of config, what can change while a Store is used: the windows,
+// and for new connections Username, Password and TLS. It can't turn TLS on or off.
+func (s *Store) Adopt(config Config) {
+	now := config.withDefaults()
+	s.config.present.Store(&now)
 }
 
 const (
