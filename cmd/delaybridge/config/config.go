@@ -29,6 +29,9 @@ type Config struct {
 	sinks   []*Sink   // while decoding
 	sources []*Source // while decoding
 	source  *source
+
+	settings []Setting
+	files    []string
 }
 
 // Log says what is logged, and how.
@@ -120,6 +123,7 @@ type Sink struct {
 	DedupeWindow time.Duration // 0 is off
 	Retry        core.RetryPolicy
 	Config       json.RawMessage // a JSON object, for the sink's OpenFunc
+	Contents     string          // of the TLS files that Config names: equal if they are
 
 	hasDedupeWindow bool
 }
@@ -129,6 +133,8 @@ type Source struct {
 	Name   string
 	Type   string
 	Config json.RawMessage // a JSON object, for the source itself
+	// Contents is as in Sink.
+	Contents string
 }
 
 // Options are what Decode can't know by itself.
@@ -139,11 +145,16 @@ type Options struct {
 	NoStore bool
 	// LookupEnv finds the variables that values refer to; nil is os.LookupEnv.
 	LookupEnv func(name string) (value string, ok bool)
+	// ReadFile reads the files that secrets are in; nil is those of this machine.
+	ReadFile func(path string) (text []byte, mode os.FileMode, err error)
 }
 
 func (o Options) withDefaults() Options {
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv
+	}
+	if o.ReadFile == nil {
+		o.ReadFile = readFile
 	}
 	o.SinkTypes = slices.Sorted(slices.Values(o.SinkTypes))
 	o.SourceTypes = slices.Sorted(slices.Values(o.SourceTypes))

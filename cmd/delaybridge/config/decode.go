@@ -17,7 +17,7 @@ import (
 )
 
 // Decode reads a configuration from the text of the named file. The error is
-// Faults. It opens nothing; see Load for what concerns other files.
+// Faults. Of other files it reads those that secrets are in; see Load for the rest.
 func Decode(name string, text []byte, options Options) (*Config, error) {
 	clean := strings.ReplaceAll(strings.TrimPrefix(string(text), "\uFEFF"), "\r\n", "\n")
 	c := &Config{source: newSource(name, clean, new(Config).fields(options))}
@@ -40,6 +40,7 @@ func Decode(name string, text []byte, options Options) (*Config, error) {
 	if err := c.source.render(d.faults); err != nil {
 		return nil, err
 	}
+	c.settings, c.files = d.settings, d.files
 	return c, nil
 }
 
@@ -49,6 +50,9 @@ type decoder struct {
 	options Options
 	faults  []fault
 	broken  []string // the paths that have faults
+
+	settings []Setting
+	files    []string // that secrets are in
 }
 
 func (d *decoder) failAt(at *token.Token, path, code, format string, args ...any) {
@@ -99,17 +103,23 @@ func (d *decoder) section(path string, fields []field, node ast.Node) {
 	for _, f := range fields {
 		byName[f.name] = f
 	}
+	absent := maps.Clone(byName)
 	for _, e := range d.entries(path, node) {
 		f, known := byName[e.name]
+		if secret, ok := secretField(byName, e.name); !known && ok {
+			delete(absent, secret.name)
+			d.secretInFile(path, secret, e)
+			continue
+		}
 		if !known {
 			d.unknownKey(path, e, fields)
 			continue
 		}
-		delete(byName, e.name)
+		delete(absent, e.name)
 		d.value(join(path, e.name), f, e)
 	}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		d.absent(path, byName[name], node)
+	for _, name := range slices.Sorted(maps.Keys(absent)) {
+		d.absent(path, absent[name], node)
 	}
 }
 
@@ -177,6 +187,7 @@ func (d *decoder) absent(path string, f field, node ast.Node) {
 		d.section(join(path, f.name), f.fields, nil)
 	case f.set != nil && f.def != "":
 		f.set(f.def) // the test of the example holds that it is a good one
+		d.record(join(path, f.name), f, f.def, false)
 	}
 }
 
@@ -244,6 +255,7 @@ func (d *decoder) scalar(path string, f field, node ast.Node, set func(string) e
 		d.failAt(at, path, "wrong-type", "is text; write it without quotes to make it a %s", f.kind)
 	default:
 		err := set(value.text)
+		d.record(path, f, value.text, true)
 		if !secret && !value.fromEnv && (hintOf(err) != "" || slices.Contains(f.known, value.text)) {
 			d.shown[at] = true // one of the values that are known, or a slip of one
 		}

@@ -32,6 +32,7 @@ func Load(path string, options Options) (*Config, error) {
 	if err := c.source.render(d.faults); err != nil {
 		return nil, err
 	}
+	c.addContents()
 	return c, nil
 }
 

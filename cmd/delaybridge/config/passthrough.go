@@ -41,6 +41,10 @@ func (d *decoder) json(out *bytes.Buffer, path string, node ast.Node) {
 				d.shown[e.key] = true // a slip
 			}
 			writeComma(out, i)
+			if base := secretBase(path, e.name); base != "" {
+				d.jsonSecret(out, path, base, e)
+				continue
+			}
 			writeText(out, e.name)
 			out.WriteByte(':')
 			d.json(out, join(path, e.name), e.value)
@@ -74,12 +78,37 @@ func (d *decoder) jsonScalar(out *bytes.Buffer, path string, node ast.Node) {
 		value, err := parseBool(raw)
 		d.badValue(node.GetToken(), path, strconv.Quote(raw)+" ", err) // YAML's True and TRUE
 		fmt.Fprint(out, value)
+		d.recordOfPart(path, raw, raw, false)
 	default:
 		if _, err := parseDecimal(raw); err != nil {
 			d.failAt(node.GetToken(), path, "wrong-type", "is not a decimal number; write it in quotes if it is text")
 		}
 		out.WriteString(raw)
+		d.recordOfPart(path, raw, raw, false)
 	}
+}
+
+// jsonSecret writes a secret that is in a file under its own key.
+func (d *decoder) jsonSecret(out *bytes.Buffer, path, base string, e entry) {
+	key, at := join(path, base), join(path, e.name)
+	d.checkOnce(path, e)
+	d.places[key] = d.places[at]
+	writeText(out, base)
+	out.WriteByte(':')
+	if base != secretLists {
+		text, _ := d.oneSecret(at, e)
+		writeText(out, text)
+		d.recordOfPart(key, "", text, true)
+		return
+	}
+	out.WriteByte('[')
+	for n, line := range d.secretLines(at, e) {
+		writeComma(out, n)
+		writeText(out, line)
+		d.places[item(key, n)] = d.places[at]
+		d.recordOfPart(item(key, n), "", line, true)
+	}
+	out.WriteByte(']')
 }
 
 func (d *decoder) jsonText(out *bytes.Buffer, path, raw string, at *token.Token) {
@@ -89,6 +118,7 @@ func (d *decoder) jsonText(out *bytes.Buffer, path, raw string, at *token.Token)
 	value, err := d.expand(raw)
 	d.badValue(at, path, "", err)
 	writeText(out, value.text)
+	d.recordOfPart(path, raw, value.text, value.fromEnv)
 }
 
 // secretKey finds what probably is a secret in a section without a table.

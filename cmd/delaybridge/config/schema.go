@@ -18,6 +18,7 @@ type field struct {
 	bare bool   // a quoted scalar is of the wrong type
 
 	secret   bool
+	file     bool // names a file that is read at the start
 	required bool
 	known    []string // what a value may be, if it is one of a few
 
@@ -29,6 +30,7 @@ type field struct {
 }
 
 func (f field) isSecret() field   { f.secret = true; return f }
+func (f field) isFile() field     { f.file = true; return f }
 func (f field) isRequired() field { f.required = true; return f }
 
 func section(name, doc string, fields ...field) field {
@@ -98,9 +100,9 @@ func (r *Redis) fields() []field {
 func (t *TLS) fields() []field {
 	return []field{
 		flag("enabled", &t.Enabled, "rediss:// in url does the same"),
-		text("ca", &t.CA, "", "PEM file of the trusted authorities; the system's if omitted"),
-		text("cert", &t.Cert, "", "PEM file of the client certificate, if the server requires one"),
-		text("key", &t.Key, "", "PEM file of its key"),
+		text("ca", &t.CA, "", "PEM file of the trusted authorities; the system's if omitted").isFile(),
+		text("cert", &t.Cert, "", "PEM file of the client certificate, if the server requires one").isFile(),
+		text("key", &t.Key, "", "PEM file of its key").isFile(),
 		text("server_name", &t.ServerName, "", "expected in the server's certificate; the host if omitted"),
 	}
 }
@@ -110,8 +112,8 @@ func (h *HTTP) fields() []field {
 		text("listen", &h.Listen, "127.0.0.1:7420", "an address other than loopback requires tokens or insecure"),
 		texts("tokens", &h.Tokens, "a caller must send one of them; plain or sha256:<hex>").isSecret(),
 		flag("insecure", &h.Insecure, "allow any address without tokens"),
-		text("tls_cert", &h.TLSCert, "", "PEM file of the certificate; enables TLS"),
-		text("tls_key", &h.TLSKey, "", "PEM file of its key"),
+		text("tls_cert", &h.TLSCert, "", "PEM file of the certificate; enables TLS").isFile(),
+		text("tls_key", &h.TLSKey, "", "PEM file of its key").isFile(),
 		texts("dialects", &h.Dialects, "further delay headers that a raw body may have: cloudevents, rabbitmq, nats, ..."),
 		number("max_connections", &h.MaxConnections, "2048", "1", "1000000", "open at once; a few more are accepted for health checks"),
 		size("max_unanswered", &h.MaxUnanswered, "128MiB", "1MiB", "64GiB", "all unanswered requests together; they need up to three times that in memory"),
@@ -128,8 +130,8 @@ func (g *GRPC) fields() []field {
 		text("listen", &g.Listen, "", "such as 127.0.0.1:7421; off if omitted; other than loopback requires tokens or insecure"),
 		texts("tokens", &g.Tokens, "as http.tokens; they are not shared").isSecret(),
 		flag("insecure", &g.Insecure, "allow any address without tokens"),
-		text("tls_cert", &g.TLSCert, "", "PEM file of the certificate; enables TLS"),
-		text("tls_key", &g.TLSKey, "", "PEM file of its key"),
+		text("tls_cert", &g.TLSCert, "", "PEM file of the certificate; enables TLS").isFile(),
+		text("tls_key", &g.TLSKey, "", "PEM file of its key").isFile(),
 		flag("reflection", &g.Reflection, "let tools read the API's description"),
 		size("max_metadata", &g.MaxMetadataBytes, "8KiB", "1KiB", "1MiB", "of a call"),
 		number("max_streams", &g.MaxStreams, "100", "1", "100000", "calls in progress on one connection"),
