@@ -2,6 +2,7 @@ package httplistener
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,6 +56,13 @@ type Config struct {
 	// Sources returns the reports of the sources, for stats and readiness; nil if there are
 	// none.
 	Sources func() []core.SourceReport
+
+	// Reload reads the configuration again and applies it, or with dryRun only compares
+	// it, for POST /v1/reload; nil: it can't be. It returns what the answer is to show as
+	// JSON. An error means that nothing was changed; it must hold no secret.
+	Reload func(ctx context.Context, dryRun bool) (report any, err error)
+	// LastReload returns why the last reload failed, for readiness; nil if it did not.
+	LastReload func() error
 
 	Log *slog.Logger // nil discards
 }

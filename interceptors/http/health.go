@@ -21,6 +21,8 @@ type healthJSON struct {
 	// Sources has the state of those that don't run as they should. They don't make
 	// the bridge unready, as all else continues.
 	Sources map[string]string `json:"sources,omitempty"`
+	// Configuration tells that the last reload failed, if it did.
+	Configuration string `json:"configuration,omitempty"`
 }
 
 // live reports that the process answers.
@@ -44,6 +46,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer.Sinks = s.in.HeldBack() // names and states only: strangers may ask
 	answer.Sources = s.troubledSources()
+	answer.Configuration = s.configuration(r)
 	return s.writeJSON(w, status, answer)
 }
 

@@ -130,7 +130,8 @@ func TestDocumentIsServedWithoutToken(t *testing.T) {
 func TestDocumentFitsTheServer(t *testing.T) {
 	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
 	w := &witness{T: t, document: strictDocument(t), seen: make(map[string]bool)}
-	f := newFixture(t, Config{MaxRequestBytes: 2000, MaxBatchBytes: 3000}, "orders", "mails")
+	reloads := &reloads{}
+	f := newFixture(t, Config{MaxRequestBytes: 2000, MaxBatchBytes: 3000, Reload: reloads.reload, LastReload: reloads.last}, "orders", "mails")
 	w.observe(f)
 	w.succeed(f)
 	w.fail(f)
@@ -189,6 +190,7 @@ func (w *witness) succeed(f *fixture) {
 	w.want(f.do("POST", "/v1/dead/d1/redrive", ""), 200)
 	w.want(f.do("DELETE", "/v1/dead/d2", ""), 200)
 	w.want(f.do("GET", "/v1/stats", ""), 200)
+	w.want(f.do("POST", "/v1/reload?dry_run=true", ""), 200)
 	w.want(f.do("GET", "/livez", ""), 200)
 	w.want(f.do("GET", "/readyz", ""), 200)
 	w.want(f.do("GET", "/problems/too_late", ""), 200)
@@ -283,6 +285,9 @@ func (w *witness) fail(f *fixture) {
 		w.want(f.do("GET", path+"?cursor=x", ""), 400)
 	}
 	w.want(f.do("GET", "/v1/stats?x=1", ""), 400)
+	w.want(f.do("POST", "/v1/reload?dry_run=maybe", ""), 400)
+	w.want(f.do("POST", "/v1/reload", ""), 422)
+	w.want(f.do("GET", "/readyz", ""), 200)
 	w.want(f.do("GET", "/problems/nothing", ""), 404)
 }
 
@@ -322,6 +327,7 @@ func (w *witness) failWith(t *testing.T) {
 	for _, path := range []string{"/v1/messages", "/v1/dead", "/v1/stats"} {
 		w.want(f.do("GET", path, ""), 501)
 	}
+	w.want(f.do("POST", "/v1/reload", ""), 501)
 	f = newFixture(t, Config{Tokens: []string{goodToken}})
 	w.observe(f)
 	for range 30 {

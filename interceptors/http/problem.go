@@ -48,6 +48,7 @@ const (
 	codeConflict     = apierror.Conflict
 	codeTooLate      = apierror.TooLate
 	codeAmbiguous    = apierror.Ambiguous
+	codeReload       = "reload_refused"
 	codeTooLarge     = apierror.TooLarge
 	codeMediaType    = "unsupported_media_type"
 	codeMisdirected  = "misdirected"
@@ -84,10 +85,11 @@ var codes = map[string]code{
 	codeTooLarge:     {413, "Too large", "The body, or the request around it, is larger than the limit. Nothing was stored."},
 	codeMediaType:    {415, "The media type is not supported", "Send JSON as application/json, lines of JSON as application/x-ndjson, and nothing compressed."},
 	codeMisdirected:  {421, "The host name is not allowed", "Without tokens, the bridge answers only requests to localhost or an IP address. Configure tokens to use other names."},
+	codeReload:       {422, "The configuration was not changed", "The configuration file has a fault, or changes what needs a restart. Everything runs as before; fix the file, or restart the bridge."},
 	codeTooMany:      {429, "Too many failed log-ins", "This address has sent too many requests without a valid token. Wait as long as Retry-After says."},
 	codeHeaders:      {431, "The headers are too large", "The number or the size of the message's headers exceeds the limit. Nothing was stored."},
 	codeInternal:     {500, "The bridge failed", "This is a fault of the bridge; its log has the details. If \"stored\" is \"unknown\", sending the same again with the same id is safe."},
-	codeNotSupported: {501, "The store can't do this", "The configured store can't list or count its messages."},
+	codeNotSupported: {501, "This bridge can't do this", "The configured store can't list or count its messages, or the bridge has no configuration file to read again."},
 	codeUnavailable:  {503, "The store is unavailable", "Nothing was stored or changed. Send it again later."},
 	codeBusy:         {503, "The bridge is busy", "The limit http.max_connections or http.max_unanswered is reached. Nothing was stored or changed. Send it again later."},
 	codeFull:         {503, "The store is full", "Nothing was stored. Send it again when messages have been delivered, or give the store more memory or disk space."},
