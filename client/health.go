@@ -17,6 +17,9 @@ type Health struct {
 	// running, each with its state. Messages are still accepted.
 	Sinks   map[string]string `json:"sinks"`
 	Sources map[string]string `json:"sources"`
+	// Configuration reports that the last reload failed; the bridge runs with the
+	// configuration before. Empty if it did not.
+	Configuration string `json:"configuration"`
 }
 
 const pathReady = "/readyz"

@@ -4,18 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
-	"github.com/delaybridge/delaybridge/internal/failpoints"
 	"github.com/delaybridge/delaybridge/sinks/amqp"
 	"github.com/delaybridge/delaybridge/sinks/console"
 	"github.com/delaybridge/delaybridge/sinks/kafka"
@@ -51,42 +48,6 @@ func loadConfig(path string) (*config.Config, error) {
 	return c, coded(exitConfig, err)
 }
 
-// openSinks opens every sink of c and checks the rest that can be checked
-// without opening anything. plugins opens those: plugin.PatientOpener where one that
-// does not start is not to be in the way of the others. On error, which has every
-// fault, nothing is open.
-func openSinks(ctx context.Context, c *config.Config, log *slog.Logger, plugins func(*slog.Logger) core.OpenFunc) ([]*core.Dispatcher, error) {
-	var sinks []*core.Dispatcher
-	faults := checkInputs(c, log)
-	for _, s := range c.Sinks {
-		sink, err := sinkTypes(log.With("sink", s.Name), plugins)[s.Type](ctx, s.Config)
-		if err != nil {
-			more, _ := errors.AsType[config.Faults](c.Fault("sinks."+s.Name+".config", err))
-			faults = append(faults, more...)
-			continue
-		}
-		sinks = append(sinks, &core.Dispatcher{Name: s.Name, Sink: sink, Retry: s.Retry, Timeout: s.Timeout, MaxBatch: s.MaxBatch, Log: log})
-	}
-	if len(faults) == 0 { // else the sources would miss sinks
-		_, err := newSources(c, core.NewBridge(nil, core.Options{Limits: c.Limits.Limits}, sinks...).Interceptor, log)
-		faults, _ = errors.AsType[config.Faults](err)
-	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults, closeSinks(sinks))
-	}
-	return sinks, nil
-}
-
-func closeSinks(sinks []*core.Dispatcher) error {
-	var err error
-	for _, s := range sinks {
-		if closeErr := s.Sink.Close(); closeErr != nil {
-			err = errors.Join(err, fmt.Errorf("close sink %s: %w", s.Name, closeErr))
-		}
-	}
-	return err
-}
-
 // redisConfig is the store as c wants it.
 func redisConfig(c *config.Config, log *slog.Logger) (redisstore.Config, error) {
 	s, r := c.Store, c.Store.Redis
@@ -106,31 +67,6 @@ func redisConfig(c *config.Config, log *slog.Logger) (redisstore.Config, error) 
 		Durability: s.Durability, Replicas: s.Replicas, DurabilityTimeout: s.DurabilityTimeout,
 		Lease: s.Lease, Guard: s.Guard, DedupeWindows: windows, Log: log,
 	}, nil
-}
-
-// assemble opens the store and the listeners and sources, and reports what there is to know about
-// them. On error all but the sinks are closed.
-func assemble(ctx context.Context, c *config.Config, sinks []*core.Dispatcher, log *slog.Logger) (bridge *core.Bridge, inputs []core.Input, ready []any, err error) {
-	redis, err := redisConfig(c, log)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	opened, err := redisstore.Open(ctx, redis)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	store := failpoints.Wrap(opened, sinks)
-	bridge = core.NewBridge(store, core.Options{Limits: c.Limits.Limits, StopTimeout: c.ShutdownTimeout}, sinks...)
-	sources, err := newSources(c, bridge.Interceptor, log)
-	if err != nil {
-		return nil, nil, nil, errors.Join(coded(exitConfig, err), store.Close())
-	}
-	inputs, told, err := openInputs(c, bridge.Interceptor, sources, log)
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, store.Close())
-	}
-	ready = append([]any{"version", buildVersion()}, told...)
-	return bridge, inputs, append(ready, "sinks", strings.Join(bridge.Sinks(), ","), "durability", bridge.Durability()), nil
 }
 
 // errForced is the end by a second signal.

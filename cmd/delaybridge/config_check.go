@@ -13,9 +13,9 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "config",
-		Short:   "Check the configuration file",
-		Example: "  delaybridge config check delaybridge.yaml",
-	}, a.configCheckCommand())
+		Short:   "Check, show and compare configuration files",
+		Example: "  delaybridge config check delaybridge.yaml\n  delaybridge config diff old.yaml new.yaml",
+	}, a.configCheckCommand(), a.configShowCommand(), a.configDiffCommand())
 }
 
 func (a *app) configCheckCommand() *cobra.Command {
@@ -30,12 +30,7 @@ anything. Each error is printed with file, line and column, and the exit code is
 Plugins are not executed, so their own settings are not checked. --deep starts each
 plugin and asks it.`,
 		Example: "  delaybridge config check delaybridge.yaml\n  delaybridge config check --deep delaybridge.yaml",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usageError(fmt.Sprintf("%s takes one argument, the path of the configuration file; %d were given", cmd.CommandPath(), len(args)))
-			}
-			return nil
-		},
+		Args:    atMostOneFile,
 	}
 	cmd.Flags().StringVar(&path, "config", "", "path of the configuration file (env "+envConfig+")")
 	cmd.Flags().BoolVar(&deep, "deep", false, "also start the plugins, which then check their settings")
@@ -58,11 +53,11 @@ func (a *app) checkConfig(ctx context.Context, path string, deep bool) error {
 	if deep {
 		plugins = plugin.Opener
 	}
-	sinks, err := openSinks(ctx, c, slog.New(slog.DiscardHandler), plugins)
+	checked, err := prepare(ctx, c, nil, slog.New(slog.DiscardHandler), plugins)
 	if err != nil {
 		return err
 	}
-	if err := closeSinks(sinks); err != nil {
+	if err := checked.discard(); err != nil {
 		return err
 	}
 	inputs := "HTTP on " + c.HTTP.Listen

@@ -121,7 +121,7 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 // devConfig is the file at path, or what holds without one.
 func (a *app) devConfig(path string) (*config.Config, *slog.Logger, error) {
 	if path == "" {
-		return &config.Config{}, newLogger(a.stderr, config.Log{Level: "warn"}), nil
+		return &config.Config{}, newLogger(a.stderr, config.Log{}, slog.LevelWarn), nil
 	}
 	options := configOptions()
 	options.NoStore = true
@@ -129,12 +129,16 @@ func (a *app) devConfig(path string) (*config.Config, *slog.Logger, error) {
 	if err != nil {
 		return nil, nil, coded(exitConfig, err)
 	}
-	return c, newLogger(a.stderr, c.Log), nil
+	return c, newLogger(a.stderr, c.Log, levelOf(c.Log)), nil
 }
 
 func (a *app) openDevSinks(ctx context.Context, f devFlags, c *config.Config, log *slog.Logger) ([]*core.Dispatcher, error) {
 	if f.config != "" {
-		return openSinks(ctx, c, log, plugin.Opener)
+		checked, err := prepare(ctx, c, nil, log, plugin.Opener)
+		if err != nil {
+			return nil, err
+		}
+		return checked.sinks, nil
 	}
 	printer, err := console.New(a.stdout, console.Human)
 	if err != nil {

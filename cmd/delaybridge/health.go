@@ -42,6 +42,7 @@ func healthRows(h client.Health) [][2]string {
 	if h.Insecure {
 		rows = append(rows, [2]string{"insecure", "true: other machines can call it without a token"})
 	}
+	rows = append(rows, [2]string{"configuration", h.Configuration})
 	for _, name := range slices.Sorted(maps.Keys(h.Sinks)) {
 		rows = append(rows, [2]string{"sink " + name, h.Sinks[name]})
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
@@ -24,54 +22,6 @@ import (
 type input interface {
 	Listen() (net.Addr, error)
 	Run(ctx context.Context) error
-}
-
-// checkInputs returns what is wrong with the sections of the listeners and sources.
-func checkInputs(c *config.Config, log *slog.Logger) config.Faults {
-	in := core.NewBridge(nil, core.Options{Limits: c.Limits.Limits}).Interceptor
-	_, err := httplistener.New(httpConfig(c, log), in)
-	faults, _ := errors.AsType[config.Faults](c.Fault("http", err))
-	if c.GRPC.Listen != "" {
-		_, err := grpclistener.New(grpcConfig(c, log), in)
-		more, _ := errors.AsType[config.Faults](c.Fault("grpc", err))
-		faults = append(faults, more...)
-	}
-	return faults
-}
-
-// openInputs makes the listeners and sources that c wants and has those that listen do so. told is what there
-// is to know about them, as a logger takes it. On error none listens.
-func openInputs(c *config.Config, in *core.Interceptor, sources []*source.Supervisor, log *slog.Logger) (inputs []core.Input, told []any, err error) {
-	made := []string{"http"}
-	settings, reports := httpConfig(c, log), reportOn(sources)
-	settings.Sources = reports
-	http, err := httplistener.New(settings, in)
-	all := []input{http}
-	if err == nil && c.GRPC.Listen != "" {
-		var grpc *grpclistener.Server
-		settings := grpcConfig(c, log)
-		settings.Sources = reports
-		grpc, err = grpclistener.New(settings, in)
-		made, all = append(made, "grpc"), append(all, grpc)
-	}
-	if err != nil {
-		return nil, nil, coded(exitConfig, err)
-	}
-	for n, d := range all {
-		addr, err := listen(d)
-		if err != nil {
-			return nil, nil, errors.Join(err, closeInputs(inputs))
-		}
-		inputs, told = append(inputs, core.Input{Name: made[n] + " listener", Run: d.Run}), append(told, made[n], addr.String())
-	}
-	var names []string
-	for _, s := range sources {
-		names, inputs = append(names, s.Name), append(inputs, core.Input{Name: "source " + s.Name, Run: s.Run})
-	}
-	if len(names) > 0 {
-		told = append(told, "sources", strings.Join(names, ","))
-	}
-	return inputs, told, nil
 }
 
 // listen opens the listener's port. A port that is taken is somebody else's fault.
@@ -138,33 +88,24 @@ func sourceTypes() map[string]newReader {
 	}
 }
 
-// newSources makes the sources of c, by name, which read nothing before they run.
-// On error, which has every fault, there are none.
-func newSources(c *config.Config, in *core.Interceptor, log *slog.Logger) ([]*source.Supervisor, error) {
-	types, made := sourceTypes(), make([]*source.Supervisor, 0, len(c.Sources))
+// newSources makes some of the sources of c, which read nothing before they run. On
+// error, which has every fault, there are none.
+func newSources(c *config.Config, which []config.Source, in *core.Interceptor, log *slog.Logger) ([]*source.Supervisor, error) {
+	types, made := sourceTypes(), make([]*source.Supervisor, 0, len(which))
 	var faults config.Faults
-	for _, i := range c.Sources {
+	for _, i := range which {
 		r, err := types[i.Type](i.Name, i.Config, in, log)
-		if err != nil {
-			more, _ := errors.AsType[config.Faults](c.Fault("sources."+i.Name+".config", err))
-			faults = append(faults, more...)
-			continue
-		}
+		faults = append(faults, faultsOf(c.Fault("sources."+i.Name+".config", err))...)
 		made = append(made, &source.Supervisor{Reader: r, Name: i.Name, Log: log})
 	}
 	if len(faults) > 0 {
 		return nil, faults
 	}
-	slices.SortFunc(made, func(a, b *source.Supervisor) int { return strings.Compare(a.Name, b.Name) })
 	return made, nil
 }
 
-// reportOn returns the reports of the sources, for the listeners.
-func reportOn(sources []*source.Supervisor) func() []core.SourceReport {
-	return func() (reports []core.SourceReport) {
-		for _, s := range sources {
-			reports = append(reports, s.Report())
-		}
-		return reports
-	}
+func sourceInput(s *source.Supervisor) core.Input {
+	return core.Input{Name: sourcePart(s.Name), Run: s.Run}
 }
+
+func sourcePart(name string) string { return "source " + name }

@@ -13,9 +13,13 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 )
 
-func newLogger(w io.Writer, c config.Log) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(strings.ToUpper(c.Level))) // checked by config; else info
+// levelOf is the level of c, which config has checked; else info.
+func levelOf(c config.Log) (level slog.Level) {
+	_ = level.UnmarshalText([]byte(strings.ToUpper(c.Level)))
+	return level
+}
+
+func newLogger(w io.Writer, c config.Log, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(visible{w}, options))

@@ -26,7 +26,7 @@ func FuzzLogger(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message, name, value string) {
 		for _, format := range []string{"text", "json"} {
 			var out bytes.Buffer
-			log := newLogger(&out, config.Log{Level: "info", Format: format})
+			log := newLogger(&out, config.Log{Format: format}, slog.LevelInfo)
 			record := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
 			record.Add("v", value, "err", errors.New(value), "k"+name, "")
 			if err := log.Handler().Handle(t.Context(), record); err != nil {

@@ -1,55 +1,71 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core/redisstore"
-	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
+
+// watchEvery is how often --watch looks at the files.
+const watchEvery = 2 * time.Second
 
 func (a *app) serveCommand() *cobra.Command {
 	var path string
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "serve --config FILE",
 		Short: "Run delaybridge with a configuration file",
 		Long: `Run delaybridge with a configuration file. It logs to standard error. SIGTERM or
 Ctrl-C stops it after the messages in flight are settled; a second signal stops it at
-once.`,
-		Example: "  delaybridge serve --config delaybridge.yaml",
+once.
+
+SIGHUP and delaybridge reload have it read the file again, and so does a change of the
+file if --watch is given. The whole file is checked before anything of it is applied.`,
+		Example: "  delaybridge serve --config delaybridge.yaml\n  delaybridge serve --config delaybridge.yaml --watch",
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&path, "config", "", "path of the configuration file (env "+envConfig+")")
+	cmd.Flags().BoolVar(&watch, "watch", false, "reload when the file, or one that it names, has changed")
 	cmd.RunE = a.runE(func(cmd *cobra.Command, _ []string) error {
-		c, err := loadConfig(path)
-		if err != nil {
-			return err
+		every := time.Duration(0)
+		if watch {
+			every = watchEvery
 		}
-		return a.serve(cmd.Context(), c)
+		return a.serve(cmd.Context(), cmp.Or(path, os.Getenv(envConfig)), every)
 	})
 	return cmd
 }
 
-// serve checks everything that can be checked before it opens what others see.
-func (a *app) serve(ctx context.Context, c *config.Config) error {
+func (a *app) serve(ctx context.Context, path string, watch time.Duration) error {
 	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is the console sink's trouble only
-	log := newLogger(a.stderr, c.Log)
-	redisstore.LogClient(log)
-	sinks, err := openSinks(ctx, c, log, plugin.PatientOpener)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	c, err := loadConfig(path)
 	if err != nil {
 		return err
 	}
-	bridge, inputs, ready, err := assemble(ctx, c, sinks, log)
+	i := newInstance(path, a.stderr, c.Log)
+	redisstore.LogClient(i.log)
+	told, err := i.start(ctx, c)
 	if err != nil {
-		return errors.Join(err, closeSinks(sinks))
+		return err
 	}
-	log.Info("ready", ready...)
-	err = a.runBridge(ctx, bridge, inputs)
-	log.Info("stopped")
+	i.reloads.note(true, nil)
+	i.log.Info("ready", told...)
+	reloading, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { i.reloadAt(reloading, hangups, watch); close(ended) }()
+	err = a.runBridge(ctx, i.bridge, i.listeners)
+	stop()
+	<-ended
+	i.log.Info("stopped")
 	return err
 }

@@ -127,7 +127,10 @@ func explain(err error, hint string) error {
 	if e.State != "" {
 		text += ", it is " + string(e.State)
 	}
-	return &codedError{clientExitCode(e), errors.New(escape(text + hint)), e.Code}
+	if e.Status != http.StatusUnprocessableEntity { // else it is a list of faults
+		text = escape(text)
+	}
+	return &codedError{clientExitCode(e), errors.New(text + escape(hint)), e.Code}
 }
 
 func clientExitCode(e *client.Error) int {
@@ -150,6 +153,8 @@ func clientExitCode(e *client.Error) int {
 		return exitDenied
 	case http.StatusConflict:
 		return exitConflict
+	case http.StatusUnprocessableEntity: // of a reload
+		return exitConfig
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return exitUnreachable
 	}

@@ -6,6 +6,8 @@ package failpoints
 
 import "github.com/delaybridge/delaybridge/core"
 
-// Wrap returns store. With the tag failpoints, it returns store and wraps the sinks
-// with failpoints.
-func Wrap(store core.Store, _ []*core.Dispatcher) core.Store { return store }
+// Wrap returns store; with the tag failpoints, store with failpoints.
+func Wrap(store core.Store) core.Store { return store }
+
+// WrapSink returns sink; with the tag failpoints, sink with failpoints.
+func WrapSink(sink core.Sink) core.Sink { return sink }

@@ -13,15 +13,15 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// Wrap returns store in a wrapper with places to fail in, and puts such wrappers around
-// the sinks. From then on SIGUSR1 has the process count its goroutines.
-func Wrap(store core.Store, sinks []*core.Dispatcher) core.Store {
+// Wrap returns store in a wrapper with places to fail in. From then on SIGUSR1 has the
+// process count its goroutines.
+func Wrap(store core.Store) core.Store {
 	countGoroutines()
-	for _, d := range sinks {
-		d.Sink = &failSink{d.Sink, readFailpoints()}
-	}
 	return &failStore{store, readFailpoints()}
 }
+
+// WrapSink returns sink in such a wrapper.
+func WrapSink(sink core.Sink) core.Sink { return &failSink{sink, readFailpoints()} }
 
 // failStore is a store with places to fail in.
 type failStore struct {

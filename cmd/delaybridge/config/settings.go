@@ -100,6 +100,9 @@ type Change struct {
 	New  string `json:"new,omitempty"`
 }
 
+// Place is the key in the file that Key is about.
+func (c Change) Place() string { return strings.TrimSuffix(c.Key, contents) }
+
 // The kinds of a Change.
 const (
 	Added   = "added"

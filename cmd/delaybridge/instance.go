@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/core/redisstore"
+	grpclistener "github.com/delaybridge/delaybridge/interceptors/grpc"
+	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
+	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/failpoints"
+	"github.com/delaybridge/delaybridge/sinks/plugin"
+)
+
+// instance is a bridge that runs a configuration file, and can read it again.
+type instance struct {
+	path    string
+	log     *slog.Logger
+	level   *slog.LevelVar
+	reloads reloads
+
+	store     *redisstore.Store
+	bridge    *core.Bridge
+	http      *httplistener.Server
+	grpc      *grpclistener.Server // nil: none
+	listeners []core.Input
+
+	turn    chan struct{} // has room for who applies a configuration, and guards present
+	ending  chan struct{} // closed when none is to be applied any more
+	present *prepared
+	sources atomic.Pointer[[]*source.Supervisor] // that run, by name
+}
+
+func newInstance(path string, w io.Writer, c config.Log) *instance {
+	i := &instance{path: path, level: new(slog.LevelVar), turn: make(chan struct{}, 1), ending: make(chan struct{})}
+	i.level.Set(levelOf(c))
+	i.log = newLogger(w, c, i.level)
+	return i
+}
+
+// start applies the configuration for the first time. It checks everything that can be
+// checked before it opens what others see, and returns what there is to know, as a logger
+// takes it. On error nothing is open.
+func (i *instance) start(ctx context.Context, c *config.Config) (told []any, err error) {
+	first, err := prepare(ctx, c, nil, i.log, plugin.PatientOpener)
+	if err != nil {
+		return nil, err
+	}
+	told, err = i.open(ctx, first)
+	if err != nil {
+		return nil, errors.Join(err, first.discard())
+	}
+	if err := i.apply(first); err != nil {
+		return nil, errors.Join(err, closeInputs(i.listeners), i.store.Close(), first.discard())
+	}
+	return append(told, "sinks", strings.Join(i.bridge.Sinks(), ","), "durability", i.bridge.Durability()), nil
+}
+
+// open opens what stays until the end: the store and the listeners.
+func (i *instance) open(ctx context.Context, first *prepared) (told []any, err error) {
+	c := first.config
+	if i.store, err = redisstore.Open(ctx, first.redis); err != nil {
+		return nil, err
+	}
+	i.bridge = core.NewBridge(failpoints.Wrap(i.store), core.Options{Limits: c.Limits.Limits, StopTimeout: c.ShutdownTimeout})
+	told = []any{"version", buildVersion()}
+	more, err := i.openListeners(c)
+	if err != nil {
+		return nil, errors.Join(err, closeInputs(i.listeners), i.store.Close())
+	}
+	if told = append(told, more...); len(c.Sources) > 0 {
+		names := make([]string, len(c.Sources))
+		for n, s := range c.Sources {
+			names[n] = s.Name
+		}
+		told = append(told, "sources", strings.Join(slices.Sorted(slices.Values(names)), ","))
+	}
+	return told, nil
+}
+
+func (i *instance) openListeners(c *config.Config) (told []any, err error) {
+	settings := httpConfig(c, i.log)
+	settings.Sources, settings.Reload, settings.LastReload = i.reportOnSources, i.reloadByRequest, i.reloads.LastError
+	if i.http, err = httplistener.New(settings, i.bridge.Interceptor); err != nil {
+		return nil, coded(exitConfig, err)
+	}
+	addr, err := listen(i.http)
+	if err != nil {
+		return nil, err
+	}
+	i.listeners, told = append(i.listeners, core.Input{Name: "http listener", Run: i.http.Run}), append(told, "http", addr.String())
+	if c.GRPC.Listen == "" {
+		return told, nil
+	}
+	settingsGRPC := grpcConfig(c, i.log)
+	settingsGRPC.Sources = i.reportOnSources
+	if i.grpc, err = grpclistener.New(settingsGRPC, i.bridge.Interceptor); err != nil {
+		return nil, coded(exitConfig, err)
+	}
+	if addr, err = listen(i.grpc); err != nil {
+		return nil, err
+	}
+	i.listeners = append(i.listeners, core.Input{Name: "grpc listener", Run: i.grpc.Run})
+	return append(told, "grpc", addr.String()), nil
+}
+
+// apply puts next in the place of what runs. core.ErrNotStopped means that it is done;
+// with any other error nothing has changed, as nothing here can fail but that the
+// bridge has ended.
+func (i *instance) apply(next *prepared) error {
+	stay, stop, start := i.changeOfSources(next)
+	i.level.Set(levelOf(next.config.Log))
+	// A source that still reads would reject records for a sink that is gone.
+	stopped := i.bridge.StopInputs(stop...)
+	i.store.Adopt(next.redis)
+	applied := i.bridge.Apply(next.config.Limits.Limits, next.sinks...)
+	if applied != nil && !errors.Is(applied, core.ErrNotStopped) {
+		return applied
+	}
+	i.http.Adopt(next.http)
+	if i.grpc != nil {
+		i.grpc.Adopt(next.grpc)
+	}
+	i.present = next
+	started, err := newSources(next.config, start, i.bridge.Interceptor, i.log)
+	for _, s := range started {
+		stay = append(stay, s)
+		err = errors.Join(err, i.bridge.StartInputs(sourceInput(s)))
+	}
+	slices.SortFunc(stay, func(a, b *source.Supervisor) int { return cmp.Compare(a.Name, b.Name) })
+	i.sources.Store(&stay)
+	return errors.Join(stopped, applied, err)
+}
+
+// changeOfSources returns the sources that go on as they are, the inputs that are to
+// stop, and what is to start.
+func (i *instance) changeOfSources(next *prepared) (stay []*source.Supervisor, stop []string, start []config.Source) {
+	same := make(map[string]bool)
+	for _, s := range next.config.Sources {
+		if same[s.Name] = i.present.hasSource(s); !same[s.Name] {
+			start = append(start, s)
+		}
+	}
+	for _, s := range i.runningSources() {
+		if same[s.Name] {
+			stay = append(stay, s)
+		} else {
+			stop = append(stop, sourcePart(s.Name))
+		}
+	}
+	return stay, stop, start
+}
+
+// hasSource reports whether p has the very same source.
+func (p *prepared) hasSource(s config.Source) bool {
+	return p != nil && slices.ContainsFunc(p.config.Sources, func(old config.Source) bool {
+		return old.Name == s.Name && old.Type == s.Type && bytes.Equal(old.Config, s.Config) && old.Contents == s.Contents
+	})
+}
+
+func (i *instance) runningSources() []*source.Supervisor {
+	if running := i.sources.Load(); running != nil {
+		return *running
+	}
+	return nil
+}
+
+// reportOnSources returns the reports of the sources, for the listeners.
+func (i *instance) reportOnSources() (reports []core.SourceReport) {
+	for _, s := range i.runningSources() {
+		reports = append(reports, s.Report())
+	}
+	return reports
+}
