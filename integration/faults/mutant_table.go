@@ -17,8 +17,8 @@ func allMutants() []*mutant {
 func engineMutants() []*mutant {
 	return []*mutant{
 		{name: "settled before the sink confirmed", file: "core/dispatcher.go", rows: []int{2},
-			from: "	outcomes := l.work(ctx, batch, storeNow, permit)\n	if err := l.settle(ctx, outcomes); err != nil {\n",
-			to:   "	outcomes := l.delivered(batch.Messages, batch.Now)\n	err = l.settle(ctx, outcomes)\n	l.work(ctx, batch, storeNow, permit)\n	if err != nil {\n"},
+			from: "	d.Outcomes = l.work(ctx, d.Batch, storeNow, p)\n	d.Err = l.settle(ctx, d.Outcomes)\n",
+			to:   "	d.Outcomes = l.delivered(d.Messages, d.Now)\n	d.Err = l.settle(ctx, d.Outcomes)\n	l.work(ctx, d.Batch, storeNow, p)\n"},
 		{name: "failed counts as delivered", file: "core/result.go", rows: []int{21},
 			from: "	default:\n		p.failed(l, err)\n		return nil\n", to: "	default:\n		p.succeeded(l)\n		return l.delivered(batch, now)\n"},
 		{name: "unknown counts as delivered", file: "core/result.go", rows: []int{21},
@@ -27,6 +27,10 @@ func engineMutants() []*mutant {
 			from: "Outcome{ID: m.ID, State: Retrying, Attempts: m.Attempt, Reason:", to: "Outcome{ID: m.ID, State: Dead, Attempts: m.Attempt, Reason:"},
 		{name: "a plain error is always the sink's", file: "core/delivery.go", rows: []int{50},
 			from: "		return l.isolate(ctx, batch)\n", to: "		return err\n"},
+		{name: "a sink is closed before its deliveries have ended", file: "core/apply.go", rows: []int{61},
+			from: "		d.retire()\n", to: "		d.retire()\n		_ = d.Sink.Close()\n"},
+		{name: "a sink is replaced without waiting for its buckets", file: "core/apply.go", rows: []int{61},
+			from: "		if !d.loops.end(ctx, b.stopTimeout) {", to: "		if false {"},
 		{name: "stop does not settle what is in flight", file: "core/dispatcher.go", rows: []int{40},
 			from: "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)", to: "	ctx, cancel := context.WithTimeout(ctx, settleTimeout)"},
 	}
