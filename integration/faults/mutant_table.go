@@ -30,7 +30,7 @@ func engineMutants() []*mutant {
 		{name: "a sink is closed before its deliveries have ended", file: "core/apply.go", rows: []int{61},
 			from: "		d.retire()\n", to: "		d.retire()\n		_ = d.Sink.Close()\n"},
 		{name: "a sink is replaced without waiting for its buckets", file: "core/apply.go", rows: []int{61},
-			from: "		if !d.loops.end(ctx, b.stopTimeout) {", to: "		if false {"},
+			from: "		if !d.loops.end(ctx, b.stopTimeout) {", to: "		if ctx.Err() != nil {"},
 		{name: "stop does not settle what is in flight", file: "core/dispatcher.go", rows: []int{40},
 			from: "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)", to: "	ctx, cancel := context.WithTimeout(ctx, settleTimeout)"},
 	}

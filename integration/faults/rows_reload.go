@@ -15,7 +15,7 @@ import (
 
 // reloadRows change the configuration of bridges while they run.
 func reloadRows() []*row {
-	return []*row{{number: 61, name: "reload in bursts", level: "fsync", bridges: 2, quick: true, set: safeRedis, sink: kafkaBothWays,
+	return []*row{{number: 61, name: "reload in bursts", level: "fsync", bridges: 2, set: safeRedis, sink: kafkaBothWays,
 		shape: (*run).asBursts, enter: (*run).enterBothWays, nemesis: (*run).reloadInBursts, verify: (*run).checkReloads, rate: 300,
 		fault:    "in the middle of bursts, bridges are reloaded by SIGHUP: their sink is changed, or its retries, or their source is added or removed, in the order of the seed",
 		expected: "each message once, at its first attempt and in time", perFault: 1, drainIn: 30 * time.Second,
