@@ -59,7 +59,7 @@ func (i *instance) start(ctx context.Context, c *config.Config) (told []any, err
 	if err != nil {
 		return nil, errors.Join(err, first.discard())
 	}
-	if err := i.apply(first); err != nil {
+	if _, err := i.apply(first); err != nil {
 		return nil, errors.Join(err, closeInputs(i.listeners), i.store.Close(), first.discard())
 	}
 	return append(told, "sinks", strings.Join(i.bridge.Sinks(), ","), "durability", i.bridge.Durability()), nil
@@ -113,10 +113,9 @@ func (i *instance) openListeners(c *config.Config) (told []any, err error) {
 	return append(told, "grpc", addr.String()), nil
 }
 
-// apply puts next in the place of what runs. core.ErrNotStopped means that it is done;
-// with any other error nothing has changed, as nothing here can fail but that the
-// bridge has ended.
-func (i *instance) apply(next *prepared) error {
+// apply puts next in the place of what runs, and reports whether it has: only a bridge
+// that has ended refuses. If it has, the error is about what did not stop, or start.
+func (i *instance) apply(next *prepared) (done bool, err error) {
 	stay, stop, start := i.changeOfSources(next)
 	i.level.Set(levelOf(next.config.Log))
 	// A source that still reads would reject records for a sink that is gone.
@@ -124,7 +123,7 @@ func (i *instance) apply(next *prepared) error {
 	i.store.Adopt(next.redis)
 	applied := i.bridge.Apply(next.config.Limits.Limits, next.sinks...)
 	if applied != nil && !errors.Is(applied, core.ErrNotStopped) {
-		return applied
+		return false, applied
 	}
 	i.http.Adopt(next.http)
 	if i.grpc != nil {
@@ -138,21 +137,17 @@ func (i *instance) apply(next *prepared) error {
 	}
 	slices.SortFunc(stay, func(a, b *source.Supervisor) int { return cmp.Compare(a.Name, b.Name) })
 	i.sources.Store(&stay)
-	return errors.Join(stopped, applied, err)
+	return true, errors.Join(stopped, applied, err)
 }
 
 // changeOfSources returns the sources that go on as they are, the inputs that are to
 // stop, and what is to start.
 func (i *instance) changeOfSources(next *prepared) (stay []*source.Supervisor, stop []string, start []config.Source) {
-	same := make(map[string]bool)
-	for _, s := range next.config.Sources {
-		if same[s.Name] = i.present.hasSource(s); !same[s.Name] {
-			start = append(start, s)
-		}
-	}
+	start = slices.Clone(next.config.Sources)
 	for _, s := range i.runningSources() {
-		if same[s.Name] {
-			stay = append(stay, s)
+		same := func(c config.Source) bool { return c.Name == s.Name && i.present.hasSource(c) }
+		if slices.ContainsFunc(start, same) {
+			stay, start = append(stay, s), slices.DeleteFunc(start, same)
 		} else {
 			stop = append(stop, sourcePart(s.Name))
 		}
@@ -162,7 +157,7 @@ func (i *instance) changeOfSources(next *prepared) (stay []*source.Supervisor, s
 
 // hasSource reports whether p has the very same source.
 func (p *prepared) hasSource(s config.Source) bool {
-	return p != nil && slices.ContainsFunc(p.config.Sources, func(old config.Source) bool {
+	return slices.ContainsFunc(p.config.Sources, func(old config.Source) bool {
 		return old.Name == s.Name && old.Type == s.Type && bytes.Equal(old.Config, s.Config) && old.Contents == s.Contents
 	})
 }

@@ -132,8 +132,8 @@ func tryStore(ctx context.Context, c redisstore.Config) error {
 // replace applies next.
 func (i *instance) replace(ctx context.Context, next *prepared, done *reloaded) error {
 	before := i.present
-	err := i.apply(next)
-	if err != nil && !errors.Is(err, core.ErrNotStopped) {
+	applied, err := i.apply(next)
+	if !applied {
 		return errors.Join(err, next.discard())
 	}
 	if err != nil {

@@ -54,7 +54,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		}
 		if _, refused := errors.AsType[*RefusedError](err); refused {
 			s.note(err, true)
-			s.Log.Error("source has stopped, everything else continues; remove the record, or set a target for such records, and restart the bridge",
+			s.Log.Error("source has stopped, everything else continues; remove the record and restart the bridge, or set a target for such records and reload the configuration",
 				"source", s.Name, "err", core.Shorten(err.Error(), 2*core.MaxErrorText))
 			<-ctx.Done()
 			break
