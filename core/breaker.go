@@ -20,6 +20,7 @@ const (
 type breaker struct {
 	mu      sync.Mutex
 	reason  string // why it is open; empty: closed
+	class   Class  // of the error
 	since   time.Time
 	probeAt time.Time
 	probing bool
@@ -136,12 +137,12 @@ func (p permit) failed(l *bucketLoop, err error) {
 	if p.probe {
 		b.probing = false
 	}
-	b.reason, b.failed = Shorten(err.Error(), MaxErrorText), l
+	b.reason, b.class, b.failed = Shorten(err.Error(), MaxErrorText), ClassOf(err), l
 	b.broadcast()
 }
 
-func (b *breaker) paused() (string, time.Time) {
+func (b *breaker) paused() (reason string, class Class, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.reason, b.since
+	return b.reason, b.class, b.since
 }

@@ -82,7 +82,10 @@ func (d *Dispatcher) Totals() Totals { return d.counts().read() }
 
 // Paused reports why the sink is paused, and since when; an empty reason means that it
 // is not.
-func (d *Dispatcher) Paused() (reason string, since time.Time) { return d.breaker.paused() }
+func (d *Dispatcher) Paused() (reason string, since time.Time) {
+	reason, _, since = d.breaker.paused()
+	return reason, since
+}
 
 // Run takes due messages from bucket, delivers and settles them, and waits for more,
 // until ctx ends; then it settles what is in flight and returns nil. It returns an

@@ -46,8 +46,10 @@ type SinkStats struct {
 	Sink      string
 	Scheduled int // waiting, also between two attempts
 	Due       int // of these, due by now; includes what is being delivered
+	Retrying  int // of Scheduled, those that have failed before; includes what is being delivered
 	Dead      int
 	Buckets   int
-	Owned     int       // buckets that some instance owns
-	NextDue   time.Time // zero: nothing waits
+	Owned     int           // buckets that some instance owns
+	NextDue   time.Time     // zero: nothing waits
+	Overdue   time.Duration // for how long the oldest of Due is due, on the store's clock
 }

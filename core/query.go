@@ -79,8 +79,9 @@ type SinkReport struct {
 	SinkStats
 	Totals
 	// Paused is the reason why this instance has paused the sink; if it is empty, the
-	// sink is not paused, and PausedSince is zero.
+	// sink is not paused, and PausedSince is zero. PausedClass is the class of that error.
 	Paused      string
+	PausedClass Class
 	PausedSince time.Time
 	// details are the Describer's details of this instance's sink; nil if it has none.
 	Details map[string]string
@@ -124,16 +125,27 @@ func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	reports := make([]SinkReport, len(stats))
-	for n, s := range stats {
-		d := setup.sinks[s.Sink]
-		reports[n] = SinkReport{SinkStats: s, Totals: d.Totals()}
-		reports[n].Paused, reports[n].PausedSince = d.Paused()
-		if describer, ok := Ability[Describer](d.Sink); ok {
-			reports[n].Details = describer.Describe()
-		}
+	reports := setup.local()
+	for n := range reports {
+		reports[n].SinkStats = stats[n]
 	}
 	return reports, nil
+}
+
+// Local is Stats without the store: SinkStats has the name of the sink only.
+func (i *Interceptor) Local() []SinkReport { return i.setup.Load().local() }
+
+func (s *setup) local() []SinkReport {
+	reports := make([]SinkReport, len(s.ordered))
+	for n, name := range s.ordered {
+		d, r := s.sinks[name], &reports[n]
+		r.Sink, r.Totals = name, d.Totals()
+		r.Paused, r.PausedClass, r.PausedSince = d.breaker.paused()
+		if describer, ok := Ability[Describer](d.Sink); ok {
+			r.Details = describer.Describe()
+		}
+	}
+	return reports
 }
 
 // HeldBack returns the sinks that this instance can't deliver to at present, each with

@@ -149,14 +149,17 @@ func (s *Store) Stats(_ context.Context, sinks ...string) ([]core.SinkStats, err
 
 func (b *bucket) count(stats *core.SinkStats, now time.Time) {
 	for _, r := range b.records {
-		switch {
-		case r.place == dead:
+		if r.place == dead {
 			stats.Dead++
-		case r.due.After(now):
-			stats.Scheduled++
-		default:
-			stats.Scheduled++
+			continue
+		}
+		stats.Scheduled++
+		if r.attempts > 0 || r.reason != "" {
+			stats.Retrying++
+		}
+		if !r.due.After(now) {
 			stats.Due++
+			stats.Overdue = max(stats.Overdue, now.Sub(r.due))
 		}
 	}
 	if b.owner != nil {

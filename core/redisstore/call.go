@@ -18,6 +18,7 @@ import (
 // make the client library run the script again behind our back.
 type call struct {
 	*redis.Cmd
+	script   *script
 	validity *validity // nil: it changes nothing
 }
 
@@ -44,7 +45,7 @@ func newCall(ctx context.Context, s *script, keys []string, args ...any) call {
 	for _, key := range keys {
 		all = append(all, key)
 	}
-	c := call{}
+	c := call{script: s}
 	all = append(all, args...)
 	if s.changes {
 		c.validity = new(validity)
@@ -118,6 +119,25 @@ const resends = 8
 // commands behind those that it has not. All calls that change something go to one
 // server, unless a slot is moved meanwhile.
 func (s *Store) send(ctx context.Context, client redis.UniversalClient, calls []call, last func(context.Context) *redis.Cmd) []*redis.Cmd {
+	if s.config.Called != nil {
+		defer s.config.tell(calls, time.Now())
+	}
+	return s.sendUntilSeen(ctx, client, calls, last)
+}
+
+// tell tells Config.Called of calls that have ended.
+func (c *Config) tell(calls []call, began time.Time) {
+	took := time.Since(began)
+	for _, one := range calls {
+		var class error
+		if err := one.Err(); err != nil {
+			class = faultClass(err)
+		}
+		c.Called(one.script.name, took, class)
+	}
+}
+
+func (s *Store) sendUntilSeen(ctx context.Context, client redis.UniversalClient, calls []call, last func(context.Context) *redis.Cmd) []*redis.Cmd {
 	var behind []*redis.Cmd
 	for try := 0; ; try++ {
 		clock, sent := s.stamp(ctx, calls), time.Now()
@@ -236,6 +256,14 @@ type part struct {
 	node  redis.UniversalClient // nil: it could not be found out, and the calls have an error
 	at    []int
 	calls []call
+}
+
+// eachMaster calls do for each server that takes writes, for several at the same time.
+func eachMaster(ctx context.Context, client redis.UniversalClient, do func(context.Context, redis.Cmdable) error) error {
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return do(ctx, c) })
+	}
+	return do(ctx, client)
 }
 
 // byServer runs do for the calls of each server at the same time, and returns when

@@ -16,7 +16,7 @@ func strict() *scripts {
 	s := newScripts()
 	for _, one := range s.all() {
 		changes := one.changes
-		*one = *newScript("#!lua\n" + one.source)
+		*one = *newScript(one.name, "#!lua\n"+one.source)
 		one.changes = changes
 	}
 	return s

@@ -68,6 +68,12 @@ type Config struct {
 	DedupeWindow  time.Duration
 	DedupeWindows map[string]time.Duration
 
+	// Called, if not nil, is told of each call of a script when it has ended: the
+	// script's name, the time since the call was first sent, which includes those before
+	// it in the pipeline and the wait for durability, and core.ErrFull,
+	// core.ErrUnavailable or core.ErrUnknown if it has failed. It must be quick.
+	Called func(script string, took time.Duration, failure error)
+
 	Log *slog.Logger // nil discards
 
 	present *atomic.Pointer[Config] // see Store.Adopt

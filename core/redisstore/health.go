@@ -32,7 +32,7 @@ func (s *Store) inspect(ctx context.Context) (health, error) {
 	defer cancel()
 	all := health{aof: true, always: true, waitAOF: true, replicas: 1 << 30}
 	var mu sync.Mutex
-	one := func(ctx context.Context, c redis.Cmdable) error {
+	err := eachMaster(ctx, s.client, func(ctx context.Context, c redis.Cmdable) error {
 		f, err := inspectMaster(ctx, c)
 		if err != nil {
 			return err
@@ -44,13 +44,7 @@ func (s *Store) inspect(ctx context.Context) (health, error) {
 		all.aof, all.always, all.waitAOF = all.aof && f.aof, all.always && f.always, all.waitAOF && f.waitAOF
 		all.replicas = min(all.replicas, f.replicas)
 		return nil
-	}
-	var err error
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return one(ctx, c) })
-	} else {
-		err = one(ctx, s.client)
-	}
+	})
 	if err != nil {
 		return health{}, fault("query Redis at "+strings.Join(s.config.Addrs, ", "), err)
 	}

@@ -28,6 +28,16 @@ func (k keySpace) bucket(sink string, number int) []string {
 	return keys
 }
 
+// appendCounted appends those keys of a bucket that count.lua reads.
+func (k keySpace) appendCounted(keys []string, sink string, number, highest int) []string {
+	tag := k.tag(sink, number)
+	keys = append(keys, tag+"owner", tag+"attempts", tag+"dead")
+	for p := range highest + 1 {
+		keys = append(keys, tag+"due"+strconv.Itoa(p))
+	}
+	return keys
+}
+
 // tag is what the keys of one bucket begin with.
 func (k keySpace) tag(sink string, number int) string {
 	return fmt.Sprintf("%s:{%s:%02d}:", k.prefix, sink, number)

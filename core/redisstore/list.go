@@ -305,38 +305,3 @@ func selected(found []*core.Entry, q core.Query) []core.Entry {
 	}
 	return entries
 }
-
-// Stats implements core.Inspector.
-func (s *Store) Stats(ctx context.Context, sinks ...string) ([]core.SinkStats, error) {
-	var calls []call
-	for _, sink := range sinks {
-		for _, keys := range s.keys.all(sink) {
-			calls = append(calls, newCall(ctx, s.scripts.count, keys))
-		}
-	}
-	s.run(ctx, s.client, calls...)
-	stats := make([]core.SinkStats, len(sinks))
-	for n, sink := range sinks {
-		st := &stats[n]
-		st.Sink, st.Buckets = sink, s.keys.buckets
-		for _, c := range calls[n*s.keys.buckets : (n+1)*s.keys.buckets] {
-			counts, err := c.Int64Slice()
-			if err != nil || len(counts) != 5 {
-				return nil, fault("count", cmp.Or(err, errReply))
-			}
-			addCounts(st, counts)
-		}
-	}
-	return stats, nil
-}
-
-// addCounts adds a reply of count.lua.
-func addCounts(st *core.SinkStats, counts []int64) {
-	st.Scheduled += int(counts[0])
-	st.Due += int(counts[1])
-	st.Dead += int(counts[2])
-	st.Owned += int(counts[3])
-	if next := time.UnixMilli(counts[4]); counts[4] != 0 && (st.NextDue.IsZero() || next.Before(st.NextDue)) {
-		st.NextDue = next
-	}
-}

@@ -87,7 +87,7 @@ func (m *slotMove) refusals() string {
 // What one try has done is not durable because the replicas have what the next did.
 func TestWhatEachTryWroteIsWaitedFor(t *testing.T) {
 	s := open(t, freshConfig(t))
-	s.scripts.count = newScript("return 7") // missing in Redis
+	s.scripts.count = newScript("count", "return 7") // missing in Redis
 	wait := func(ctx context.Context) *redis.Cmd { return redis.NewCmd(ctx, "wait", 0, 0) }
 	keys := s.keys.bucket("orders", 0)
 	known := newCall(t.Context(), s.scripts.get, keys, "x", 0)
@@ -95,7 +95,7 @@ func TestWhatEachTryWroteIsWaitedFor(t *testing.T) {
 	if waits := s.send(t.Context(), s.client, []call{known, unknown}, wait); len(waits) != 2 || unknown.Err() != nil {
 		t.Errorf("%d tries are waited for, %v; want the two that did something", len(waits), unknown.Err())
 	}
-	s.scripts.count = newScript("return 8")
+	s.scripts.count = newScript("count", "return 8")
 	unknown = newCall(t.Context(), s.scripts.count, keys)
 	if waits := s.send(t.Context(), s.client, []call{unknown}, wait); len(waits) != 1 || unknown.Err() != nil {
 		t.Errorf("%d tries are waited for, %v; want the one that did something", len(waits), unknown.Err())

@@ -65,25 +65,25 @@ var (
 	luaPin string
 )
 
-// script is one Lua script and the name that Redis knows it by.
+// script is one Lua script, its name here, and the one that Redis knows it by.
 type script struct {
-	source, sha string
+	name, source, sha string
 	// changes: its last two arguments say for how long a call of it holds, see
 	// deadline.lua.
 	changes bool
 }
 
 // newChange makes a script that changes something.
-func newChange(parts ...string) *script {
-	s := newScript(append([]string{luaClock, luaDeadline}, parts...)...)
+func newChange(name string, parts ...string) *script {
+	s := newScript(name, append([]string{luaClock, luaDeadline}, parts...)...)
 	s.changes = true
 	return s
 }
 
-func newScript(parts ...string) *script {
+func newScript(name string, parts ...string) *script {
 	source := shiftClock(strings.Join(parts, "\n"))
 	sum := sha1.Sum([]byte(source))
-	return &script{source: source, sha: hex.EncodeToString(sum[:])}
+	return &script{name: name, source: source, sha: hex.EncodeToString(sum[:])}
 }
 
 // scripts are all that a Store runs.
@@ -93,23 +93,23 @@ type scripts struct {
 
 func newScripts() *scripts {
 	return &scripts{
-		park:       newChange(luaBucket, luaWake, luaNumber, luaFind, luaPark),
-		take:       newChange(luaBucket, luaRemember, luaTake),
-		settle:     newChange(luaBucket, luaNumber, luaRemember, luaSettle),
-		own:        newChange(luaBucket, luaOwn),
-		renew:      newChange(luaRenew),
-		release:    newChange(luaRelease),
-		cancel:     newChange(luaBucket, luaFind, luaRemember, luaCancel),
-		reschedule: newChange(luaBucket, luaWake, luaNumber, luaFind, luaReschedule),
-		redrive:    newChange(luaBucket, luaWake, luaNumber, luaFind, luaRedrive),
-		discard:    newChange(luaBucket, luaFind, luaRemember, luaDiscard),
-		beat:       newChange(luaBeat),
-		format:     newChange(luaFormat),
-		pin:        newChange(luaPin),
-		get:        newScript(luaClock, luaBucket, luaFind, luaGet),
-		page:       newScript(luaClock, luaBucket, luaPage),
-		peek:       newScript(luaClock, luaBucket, luaPeek),
-		count:      newScript(luaClock, luaBucket, luaCount),
+		park:       newChange("park", luaBucket, luaWake, luaNumber, luaFind, luaPark),
+		take:       newChange("take", luaBucket, luaRemember, luaTake),
+		settle:     newChange("settle", luaBucket, luaNumber, luaRemember, luaSettle),
+		own:        newChange("own", luaBucket, luaOwn),
+		renew:      newChange("renew", luaRenew),
+		release:    newChange("release", luaRelease),
+		cancel:     newChange("cancel", luaBucket, luaFind, luaRemember, luaCancel),
+		reschedule: newChange("reschedule", luaBucket, luaWake, luaNumber, luaFind, luaReschedule),
+		redrive:    newChange("redrive", luaBucket, luaWake, luaNumber, luaFind, luaRedrive),
+		discard:    newChange("discard", luaBucket, luaFind, luaRemember, luaDiscard),
+		beat:       newChange("beat", luaBeat),
+		format:     newChange("format", luaFormat),
+		pin:        newChange("pin", luaPin),
+		get:        newScript("get", luaClock, luaBucket, luaFind, luaGet),
+		page:       newScript("page", luaClock, luaBucket, luaPage),
+		peek:       newScript("peek", luaClock, luaBucket, luaPeek),
+		count:      newScript("count", luaClock, luaCount),
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *scripts) all() []*script {
 // load puts the scripts into every master that client reaches. Redis forgets
 // them at restart and failover, so this is done again after NOSCRIPT.
 func (s *scripts) load(ctx context.Context, client redis.UniversalClient) error {
-	onto := func(ctx context.Context, c redis.Cmdable) error {
+	err := eachMaster(ctx, client, func(ctx context.Context, c redis.Cmdable) error {
 		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, one := range s.all() {
 				p.ScriptLoad(ctx, one.source)
@@ -129,13 +129,7 @@ func (s *scripts) load(ctx context.Context, client redis.UniversalClient) error 
 			return nil
 		})
 		return err
-	}
-	var err error
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return onto(ctx, c) })
-	} else {
-		err = onto(ctx, client)
-	}
+	})
 	if err != nil {
 		return fmt.Errorf("load scripts: %w", err)
 	}

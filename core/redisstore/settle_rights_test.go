@@ -58,7 +58,7 @@ func TestSettleGoesOnFromAnyCall(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			s, b, outcomes := unsettled(t, server)
 			whole := s.scripts.settle
-			s.scripts.settle = newChange(fmt.Sprintf(failingAt, n), luaBucket, luaNumber, luaRemember, luaSettle)
+			s.scripts.settle = newChange("settle", fmt.Sprintf(failingAt, n), luaBucket, luaNumber, luaRemember, luaSettle)
 			if err := s.scripts.load(t.Context(), s.client); err != nil {
 				t.Fatal(err)
 			}

@@ -42,6 +42,7 @@ type Store struct {
 	owned     ownedBuckets
 	ids       *core.IDs
 	numbers   numbers
+	highest   sync.Map // by sink, the highest priority that Stats has met
 	summary   core.LogSummary
 
 	silentSinks atomic.Int64 // those whose last heartbeat failed

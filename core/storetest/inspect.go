@@ -292,6 +292,11 @@ func statsOfWaiting(t *suite) {
 	if diff := cmp.Diff(want, readStats(t, store, OtherSink, Sink)); diff != "" {
 		t.Errorf("stats of what waits (-want +got):\n%s", diff)
 	}
+	park(t, store, message("urgent", at(due.Add(-time.Minute)), key(keyIn(1, 2)), priority(9)))
+	want[1].Scheduled, want[1].NextDue = 3, due.Add(-time.Minute)
+	if diff := cmp.Diff(want, readStats(t, store, OtherSink, Sink)); diff != "" {
+		t.Errorf("stats of what waits (-want +got):\n%s", diff)
+	}
 }
 
 func statsOfEveryState(t *suite) {
@@ -299,8 +304,11 @@ func statsOfEveryState(t *suite) {
 	o := own(t, store, Sink, 1)
 	everyState(t, store, o, "m", "n")
 	got := readStats(t, store, Sink)[0]
-	got.NextDue = time.Time{}
-	if diff := cmp.Diff(core.SinkStats{Sink: Sink, Scheduled: 6, Due: 2, Dead: 4, Buckets: 1, Owned: 1}, got); diff != "" {
+	if got.Overdue < 0 || got.Overdue > time.Minute {
+		t.Errorf("what is due is %s overdue", got.Overdue)
+	}
+	got.NextDue, got.Overdue = time.Time{}, 0
+	if diff := cmp.Diff(core.SinkStats{Sink: Sink, Scheduled: 6, Due: 2, Retrying: 2, Dead: 4, Buckets: 1, Owned: 1}, got); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 	o.stop()

@@ -312,7 +312,7 @@ func (m *model) stats(t *rapid.T) {
 		if len(m.inFlight[0])+len(m.inFlight[1]) > 0 {
 			next = "" // it is open whether what is in flight counts
 		}
-		return fmt.Sprintf("%d scheduled, %d due, %d dead, %d of %d owned, next %s",
-			stats.Scheduled, stats.Due, stats.Dead, stats.Owned, stats.Buckets, next)
+		return fmt.Sprintf("%d scheduled, %d due, %d retrying, %d dead, %d of %d owned, next %s",
+			stats.Scheduled, stats.Due, stats.Retrying, stats.Dead, stats.Owned, stats.Buckets, next)
 	})
 }
