@@ -96,6 +96,9 @@ type SourceReport struct {
 	Skipped    uint64 // records that were left out because they can't be parked
 	Retried    uint64 // tries that failed because the store or the reject target was not available
 	Lag        int64  // records not yet read; negative if unknown
+	// LagTime is the age of the record that was parked last in the partition or queue that
+	// is furthest behind, zero if Lag is zero; negative if unknown.
+	LagTime time.Duration
 	// Trouble is why the source is not running, and Since when that was first seen; empty
 	// if it is. Stopped means that it does not retry.
 	Trouble string

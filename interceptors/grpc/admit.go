@@ -25,7 +25,7 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 		}
 	}
 	if size > s.config.MaxMetadataBytes {
-		return nil, statusOf(apierror.Error{Code: apierror.Headers,
+		return nil, s.bridge.refuse(ctx, apierror.Error{Code: apierror.Headers,
 			Detail: fmt.Sprintf("the metadata is larger than %d bytes", s.config.MaxMetadataBytes)}, nothingDone)
 	}
 	if open(call.FullMethodName) {
@@ -35,10 +35,10 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 		return ctx, s.busy(ctx)
 	}
 	if s.flood.Spend(remoteOf(ctx), time.Now()) {
-		return nil, statusOf(apierror.Error{Code: apierror.Unauthorized,
+		return nil, s.bridge.refuse(ctx, apierror.Error{Code: apierror.Unauthorized,
 			Detail: "send metadata authorization: Bearer <token> with a valid token"}, nothingDone)
 	}
-	return nil, statusOf(apierror.Error{Code: apierror.TooMany,
+	return nil, s.bridge.refuse(ctx, apierror.Error{Code: apierror.TooMany,
 		Detail: "too many calls without a valid token from this address"}, nothingDone)
 }
 
@@ -54,7 +54,7 @@ func (s *Server) busy(ctx context.Context) error {
 			}
 		}
 	}
-	return statusOf(apierror.Error{Code: apierror.Busy, Detail: detail}, nothingDone)
+	return s.bridge.refuse(ctx, apierror.Error{Code: apierror.Busy, Detail: detail}, nothingDone)
 }
 
 // open reports which methods need no token.
@@ -83,7 +83,7 @@ func remoteOf(ctx context.Context) string {
 func (s *Server) surviveUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
 	defer s.survive(info.FullMethod, &err)
 	if ctx.Err() != nil {
-		return nil, statusOf(apierror.Error{Code: apierror.Timeout, Detail: "the call ended before it was handled"}, nothingDone)
+		return nil, s.bridge.refuse(ctx, apierror.Error{Code: apierror.Timeout, Detail: "the call ended before it was handled"}, nothingDone)
 	}
 	return handle(ctx, request)
 }

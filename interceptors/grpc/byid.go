@@ -5,6 +5,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // Get implements bridgev1.BridgeServiceServer.
@@ -28,6 +29,7 @@ func (b *bridge) Cancel(ctx context.Context, request *bridgev1.CancelRequest) (*
 func (b *bridge) Reschedule(ctx context.Context, request *bridgev1.RescheduleRequest) (*bridgev1.RescheduleResponse, error) {
 	when, err := whenOf(request)
 	if err != nil {
+		b.in.Refused(ctx, apierror.Of(err).Code)
 		return nil, changeError(core.Receipt{}, err)
 	}
 	receipt, err := change(ctx, request.Ref, func(ctx context.Context, ref core.Ref) (core.Receipt, error) {

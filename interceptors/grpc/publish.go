@@ -11,9 +11,9 @@ import (
 // Publish implements bridgev1.BridgeServiceServer.
 func (b *bridge) Publish(ctx context.Context, request *bridgev1.PublishRequest) (*bridgev1.PublishResponse, error) {
 	if len(request.Messages) == 0 {
-		return nil, statusOf(apierror.Of(core.Invalidf("messages", "are missing")), nothingDone)
+		return nil, b.refuse(ctx, apierror.Of(core.Invalidf("messages", "are missing")), nothingDone)
 	}
-	if err := b.checkCount(request.Messages); err != nil {
+	if err := b.checkCount(ctx, request.Messages); err != nil {
 		return nil, err
 	}
 	receipts := b.accept(ctx, request.Messages)
@@ -24,9 +24,9 @@ func (b *bridge) Publish(ctx context.Context, request *bridgev1.PublishRequest) 
 }
 
 // checkCount bounds the messages of one request.
-func (b *bridge) checkCount(messages []*bridgev1.Message) error {
+func (b *bridge) checkCount(ctx context.Context, messages []*bridgev1.Message) error {
 	if len(messages) > b.config.MaxBatch { // the codec has left out what is more
-		return statusOf(apierror.Of(core.Invalidf("messages", "are more than %d, which are allowed in one request", b.config.MaxBatch)), nothingDone)
+		return b.refuse(ctx, apierror.Of(core.Invalidf("messages", "are more than %d, which are allowed in one request", b.config.MaxBatch)), nothingDone)
 	}
 	return nil
 }
@@ -46,6 +46,7 @@ func (b *bridge) accept(ctx context.Context, given []*bridgev1.Message) []core.R
 				refused = make(map[int]error)
 			}
 			refused[n] = err
+			b.in.Refused(ctx, apierror.Of(err).Code)
 			continue
 		}
 		messages = append(messages, &values[n])

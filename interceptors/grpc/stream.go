@@ -42,7 +42,7 @@ func (b *bridge) read(stream publishStream, in *inbox) {
 	for {
 		request, err := stream.Recv()
 		if err == nil {
-			err = b.checkCount(request.Messages)
+			err = b.checkCount(stream.Context(), request.Messages)
 		}
 		if err != nil {
 			in.end(err)

@@ -23,7 +23,7 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, buffer, s.config.MaxBatchBytes); err != nil {
 		return notStored(err)
 	}
-	b := batch{server: s}
+	b := batch{server: s, request: r}
 	decode := b.decodeLines
 	if form == formArray {
 		decode = b.decodeArray
@@ -47,13 +47,16 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request) error {
 // batch is the messages of one request.
 type batch struct {
 	server   *Server
+	request  *http.Request
 	messages []*core.Message // those that can be accepted
 	problems []*problem      // for each message of the request; nil if it can be accepted
 }
 
 func (b *batch) add(message *core.Message, err error) {
 	if err != nil {
-		b.problems = append(b.problems, problemOf(notStored(err)))
+		p := problemOf(notStored(err))
+		b.server.observe(b.request, p)
+		b.problems = append(b.problems, p)
 		return
 	}
 	b.messages, b.problems = append(b.messages, message), append(b.problems, nil)

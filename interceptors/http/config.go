@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -63,6 +64,12 @@ type Config struct {
 	Reload func(ctx context.Context, dryRun bool) (report any, err error)
 	// LastReload returns why the last reload failed, for readiness; nil if it did not.
 	LastReload func() error
+
+	// Metrics answers GET /metrics; nil: there is no such path. It needs a token as other
+	// paths do, unless Listen is a loopback address.
+	Metrics http.Handler
+	// MetricsOnly serves nothing but /metrics, /livez, /readyz and /problems.
+	MetricsOnly bool
 
 	Log *slog.Logger // nil discards
 }

@@ -13,6 +13,7 @@
 //	POST   /v1/dead/{id}/redrive          send a dead letter again
 //	DELETE /v1/dead/{id}                  discard a dead letter
 //	GET    /v1/stats                      counts
+//	GET    /metrics                       of Prometheus, if Config.Metrics is set; on loopback no token needed
 //	GET    /livez, /readyz                no token needed
 //	GET    /problems/{code}               explain an error code; no token needed
 //	GET    /openapi.yaml                  the API in OpenAPI 3.0; no token needed

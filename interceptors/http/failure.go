@@ -19,13 +19,15 @@ func problemOf(err error) *problem {
 	f := apierror.Of(err)
 	p := newProblem(f.Code, f.Detail)
 	p.Field = f.Field
+	_, invalid := errors.AsType[*core.InvalidError](err)
+	p.byCore = !invalid
 	return p
 }
 
 // acceptProblem says why a message was not accepted.
 func acceptProblem(r core.Receipt) *problem {
 	p := problemOf(r.Err)
-	p.Stored = p.outcome()
+	p.Stored, p.byCore = p.outcome(), true
 	if p.Code == codeUnknown || p.Code == codeConflict {
 		p.ID, p.Sink, p.State = r.ID, r.Sink, r.State
 	}

@@ -85,7 +85,7 @@ func TestDocumentIsValid(t *testing.T) {
 }
 
 func TestDocumentHasEveryRoute(t *testing.T) {
-	f := newFixture(t, Config{})
+	f := newFixture(t, Config{Metrics: someMetrics()})
 	var served, documented []string
 	for pattern := range f.listener.handlers() {
 		if strings.Contains(pattern, " ") {
@@ -131,7 +131,7 @@ func TestDocumentFitsTheServer(t *testing.T) {
 	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
 	w := &witness{T: t, document: strictDocument(t), seen: make(map[string]bool)}
 	reloads := &reloads{}
-	f := newFixture(t, Config{MaxRequestBytes: 2000, MaxBatchBytes: 3000, Reload: reloads.reload, LastReload: reloads.last}, "orders", "mails")
+	f := newFixture(t, Config{MaxRequestBytes: 2000, MaxBatchBytes: 3000, Metrics: someMetrics(), Reload: reloads.reload, LastReload: reloads.last}, "orders", "mails")
 	w.observe(f)
 	w.succeed(f)
 	w.fail(f)
@@ -191,6 +191,7 @@ func (w *witness) succeed(f *fixture) {
 	w.want(f.do("DELETE", "/v1/dead/d2", ""), 200)
 	w.want(f.do("GET", "/v1/stats", ""), 200)
 	w.want(f.do("POST", "/v1/reload?dry_run=true", ""), 200)
+	w.want(f.do("GET", "/metrics", ""), 200)
 	w.want(f.do("GET", "/livez", ""), 200)
 	w.want(f.do("GET", "/readyz", ""), 200)
 	w.want(f.do("GET", "/problems/too_late", ""), 200)

@@ -28,30 +28,33 @@ type problem struct {
 
 	allow string // of codeMethod
 	close bool   // the rest of the request is not read
+	// byCore: the Interceptor has answered this, and has told the observer what it is to
+	// know. All else the listener refuses by itself.
+	byCore bool
 }
 
 const outcomeUnknown = "unknown"
 
 func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
-// The codes of package failure, and those that only HTTP has.
+// The codes of package apierror.
 const (
 	codeMalformed    = apierror.Malformed
 	codeInvalid      = apierror.Invalid
 	codeBadCursor    = apierror.BadCursor
 	codeUnauthorized = apierror.Unauthorized
-	codeCrossOrigin  = "cross_origin"
-	codeNoRoute      = "no_such_route"
+	codeCrossOrigin  = apierror.CrossOrigin
+	codeNoRoute      = apierror.NoRoute
 	codeNotFound     = apierror.NotFound
-	codeMethod       = "method_not_allowed"
+	codeMethod       = apierror.Method
 	codeTimeout      = apierror.Timeout
 	codeConflict     = apierror.Conflict
 	codeTooLate      = apierror.TooLate
 	codeAmbiguous    = apierror.Ambiguous
 	codeReload       = "reload_refused"
 	codeTooLarge     = apierror.TooLarge
-	codeMediaType    = "unsupported_media_type"
-	codeMisdirected  = "misdirected"
+	codeMediaType    = apierror.MediaType
+	codeMisdirected  = apierror.Misdirected
 	codeTooMany      = apierror.TooMany
 	codeHeaders      = apierror.Headers
 	codeInternal     = apierror.Internal
@@ -102,8 +105,9 @@ func newProblem(name, detail string) *problem {
 }
 
 // refuse answers with the problem that err is.
-func (s *Server) refuse(w http.ResponseWriter, err error) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
+	s.observe(r, p)
 	header := w.Header()
 	header["Content-Type"] = typeProblem
 	if wait := apierror.RetryAfter(p.Code); wait > 0 {
@@ -119,6 +123,13 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 		header["Connection"] = headerClose
 	}
 	s.write(w, p.Status, append(p.encode(), '\n'))
+}
+
+// observe has the observer told of what the listener has refused by itself.
+func (s *Server) observe(r *http.Request, p *problem) {
+	if !p.byCore {
+		s.in.Refused(r.Context(), p.Code)
+	}
 }
 
 func (p *problem) encode() []byte {

@@ -2,6 +2,7 @@ package httplistener
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -19,7 +20,7 @@ func (s *Server) routes() *http.ServeMux {
 	for pattern, handle := range s.handlers() {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := handle(w, r); err != nil {
-				s.refuse(w, err)
+				s.refuse(w, r, err)
 			}
 		})
 	}
@@ -29,6 +30,28 @@ func (s *Server) routes() *http.ServeMux {
 // handlers are what answers, by http.ServeMux's patterns. openapi.yaml has those
 // with a method.
 func (s *Server) handlers() map[string]handler {
+	all := map[string]handler{
+		"GET /livez":           s.live,
+		"GET /readyz":          s.ready,
+		"GET /problems/{code}": s.showProblem,
+		"/":                    noRoute,
+
+		// The same paths with another method.
+		"/livez":           allow("GET, HEAD"),
+		"/readyz":          allow("GET, HEAD"),
+		"/problems/{code}": allow("GET, HEAD"),
+	}
+	if s.config.Metrics != nil {
+		all["GET "+pathMetrics], all[pathMetrics] = s.metrics, allow("GET, HEAD")
+	}
+	if !s.config.MetricsOnly {
+		maps.Copy(all, s.api())
+	}
+	return all
+}
+
+// api are the handlers of messages.
+func (s *Server) api() map[string]handler {
 	return map[string]handler{
 		"POST /v1/messages":                  s.postMessage,
 		"POST /v1/messages/batch":            s.postBatch,
@@ -43,11 +66,7 @@ func (s *Server) handlers() map[string]handler {
 		"DELETE /v1/dead/{id}":               s.change(s.in.Discard),
 		"GET /v1/stats":                      s.stats,
 		"POST /v1/reload":                    s.reload,
-		"GET /livez":                         s.live,
-		"GET /readyz":                        s.ready,
-		"GET /problems/{code}":               s.showProblem,
 		"GET " + pathOpenAPI:                 s.showOpenAPI,
-		"/":                                  noRoute,
 
 		// The same paths with another method.
 		"/v1/messages":                  allow("GET, HEAD, POST"),
@@ -59,9 +78,6 @@ func (s *Server) handlers() map[string]handler {
 		"/v1/dead/{id}":                 allow("DELETE"),
 		"/v1/stats":                     allow("GET, HEAD"),
 		"/v1/reload":                    allow("POST"),
-		"/livez":                        allow("GET, HEAD"),
-		"/readyz":                       allow("GET, HEAD"),
-		"/problems/{code}":              allow("GET, HEAD"),
 		pathOpenAPI:                     allow("GET, HEAD"),
 	}
 }
@@ -83,12 +99,12 @@ func (s *Server) serve(w http.ResponseWriter, given *http.Request) {
 	if isSpare(r) { // is free again for the next who asks for health
 		header["Connection"] = headerClose
 		if !open(r.URL.Path) {
-			s.refuse(w, busy(r, "the limit of connections is reached"))
+			s.refuse(w, r, busy(r, "the limit of connections is reached"))
 			return
 		}
 	}
 	if err := s.admit(r); err != nil {
-		s.refuse(w, err)
+		s.refuse(w, r, err)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
@@ -121,7 +137,7 @@ func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		p.Stored = outcomeUnknown
 	}
-	s.refuse(w, p)
+	s.refuse(w, r, p)
 }
 
 // admit checks what is the same for all routes.
@@ -156,13 +172,20 @@ func (s *Server) isCrossOrigin(r *http.Request) bool {
 	return s.crossOrigin.Check(r) != nil
 }
 
+const pathMetrics = "/metrics"
+
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+	s.config.Metrics.ServeHTTP(w, r)
+	return nil
+}
+
 // open reports which paths need no token.
 func open(path string) bool {
 	return path == "/livez" || path == "/readyz" || path == pathOpenAPI || strings.HasPrefix(path, "/problems/")
 }
 
-// authenticate needs a good token, or, where there are none, that the request
-// was not led here by a name that someone else controls.
+// authenticate needs a good token, unless metrics are read on loopback, or, where there
+// are none, that the request was not led here by a name that someone else controls.
 func (s *Server) authenticate(r *http.Request) error {
 	if s.tokens.None() {
 		if s.config.Insecure || localHost(r.Host) {
@@ -170,7 +193,7 @@ func (s *Server) authenticate(r *http.Request) error {
 		}
 		return newProblem(codeMisdirected, "without tokens, the host must be localhost or an IP address")
 	}
-	if s.hasToken(r) {
+	if s.hasToken(r) || r.URL.Path == pathMetrics && s.config.loopback() && localHost(r.Host) {
 		return nil
 	}
 	if s.flood.Spend(r.RemoteAddr, time.Now()) {

@@ -272,6 +272,7 @@ func (c *chunk) flush(ctx context.Context) error {
 		if err := c.parker.Park(ctx, c.items, c.rejectTo(), c.at); err != nil {
 			return err
 		}
+		c.Sent(c.origins[len(c.origins)-1].sent)
 	}
 	c.done(position{topicID: c.of, point: point{c.upTo, c.epoch}})
 	c.empty()

@@ -115,6 +115,6 @@ const (
 // partitions that this instance reads; -1 if it reads none.
 func (i *Source) Report() core.SourceReport {
 	r := i.parker.Report()
-	r.Lag = i.assigned.Lag()
+	i.assigned.Report(&r)
 	return r
 }

@@ -154,6 +154,7 @@ func (c *chunk) flush(ctx context.Context) error {
 		if err := c.parker.Park(ctx, c.items, c.rejectTo(), c.at); err != nil {
 			return err
 		}
+		c.Sent(c.records[len(c.records)-1].sent())
 	}
 	if c.upTo >= 0 {
 		c.done(c.upTo)

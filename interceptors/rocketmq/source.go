@@ -84,6 +84,6 @@ func (i *Source) Run(ctx context.Context) error {
 // is parked in the queues that this instance reads; -1 if it reads none.
 func (i *Source) Report() core.SourceReport {
 	r := i.parker.Report()
-	r.Lag = i.assigned.Lag()
+	i.assigned.Report(&r)
 	return r
 }

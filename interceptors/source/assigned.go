@@ -3,20 +3,48 @@ package source
 import (
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
 )
 
 // Position is how far one partition or queue was read.
 type Position struct {
 	End    atomic.Int64 // after the last record there is
 	Parked atomic.Int64 // after the last that is parked
+	sent   atomic.Int64 // when that was written, in milliseconds; 0 is unknown
+}
+
+// Sent notes when the last record that is parked was written; zero is unknown.
+func (p *Position) Sent(at time.Time) {
+	if at.IsZero() {
+		at = time.UnixMilli(0)
+	}
+	p.sent.Store(at.UnixMilli())
 }
 
 // Lag is how many records are not parked.
 func (p *Position) Lag() int64 { return max(p.End.Load()-p.Parked.Load(), 0) }
 
+// LagTime is the age of the last record that is parked, zero if Lag is; negative if it
+// is not known.
+func (p *Position) LagTime() time.Duration {
+	switch sent := p.sent.Load(); {
+	case p.Lag() == 0:
+		return 0
+	case sent <= 0:
+		return -1
+	default:
+		return max(0, time.Since(time.UnixMilli(sent)))
+	}
+}
+
 // Assigned are the partitions or queues that this instance reads now. The zero value is
 // none. Safe for concurrent use.
-type Assigned[P interface{ Lag() int64 }] struct {
+type Assigned[P interface {
+	Lag() int64
+	LagTime() time.Duration
+}] struct {
 	mu  sync.Mutex
 	now []P
 }
@@ -35,11 +63,12 @@ func (a *Assigned[P]) All() []P {
 	return a.now
 }
 
-// Lag is how many of their records are not parked; -1 if there are none of them.
-func (a *Assigned[P]) Lag() int64 {
-	lag := int64(-1)
+// Report fills in Lag and LagTime: how many of their records are not parked, and the
+// greatest of their ages; both -1 if there are none of them.
+func (a *Assigned[P]) Report(r *core.SourceReport) {
+	r.Lag, r.LagTime = -1, -1
 	for _, p := range a.All() {
-		lag = max(lag, 0) + p.Lag()
+		r.Lag = max(r.Lag, 0) + p.Lag()
+		r.LagTime = max(r.LagTime, p.LagTime())
 	}
-	return lag
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/apierror"
 )
 
 // Item is a record on its way into the store.
@@ -59,7 +60,7 @@ type totals struct{ parked, duplicates, rejected, skipped, retried atomic.Uint64
 // source, to fill in.
 func (p *Parker) Report() core.SourceReport {
 	r := core.SourceReport{Parked: p.totals.parked.Load(), Duplicates: p.totals.duplicates.Load(), Rejected: p.totals.rejected.Load(),
-		Skipped: p.totals.skipped.Load(), Retried: p.totals.retried.Load(), Lag: -1}
+		Skipped: p.totals.skipped.Load(), Retried: p.totals.retried.Load(), Lag: -1, LagTime: -1}
 	if t := p.trouble.Load(); t != nil && time.Since(t.last) < troubleLasts {
 		r.Trouble, r.Since = t.text, t.since
 	}
@@ -92,6 +93,11 @@ func (e *RefusedError) Unwrap() error { return e.Reason }
 // Otherwise the error is the cause of the end of ctx, or a *RefusedError; items
 // that are Done then need not come again, and the others must.
 func (p *Parker) Park(ctx context.Context, items []Item, reject func(ctx context.Context, rejected []Rejection) error, at func(index int) string) error {
+	for n := range items {
+		if item := &items[n]; item.Err != nil && !item.Done {
+			p.In.Refused(ctx, codeOf(item.Err))
+		}
+	}
 	work, cancel := p.lingering(ctx)
 	defer cancel()
 	err := p.repeat(ctx, "can't park", func() error { return p.accept(work, items) })
@@ -118,6 +124,14 @@ func (p *Parker) Park(ctx context.Context, items []Item, reject func(ctx context
 	p.logRejected(items, rejected, at)
 	p.totals.rejected.Add(uint64(len(rejected)))
 	return nil
+}
+
+// codeOf is the code of the API for a record that can't be a message.
+func codeOf(err error) string {
+	if _, ok := errors.AsType[*core.InvalidError](err); !ok {
+		return apierror.Malformed
+	}
+	return apierror.Of(err).Code
 }
 
 func refused(items []Item) (rejected []Rejection) {

@@ -118,7 +118,7 @@ func TestParkTriesTheSameAgain(t *testing.T) {
 			if errors.Is(fault, core.ErrUnknown) { // it had been parked
 				report.Parked, report.Duplicates = report.Parked+report.Duplicates, 0
 			}
-			if report != (core.SourceReport{Parked: 3, Retried: 3, Lag: -1}) {
+			if report != (core.SourceReport{Parked: 3, Retried: 3, Lag: -1, LagTime: -1}) {
 				t.Errorf("%v: %+v", fault, report)
 			}
 		})
@@ -166,7 +166,7 @@ func TestParkRejects(t *testing.T) {
 			t.Errorf("%v after %d tries", err, tries)
 		}
 		wantDone(t, all, true, true, true, true, true)
-		if got := p.Report(); got != (core.SourceReport{Parked: 2, Rejected: 3, Retried: 2, Lag: -1}) {
+		if got := p.Report(); got != (core.SourceReport{Parked: 2, Rejected: 3, Retried: 2, Lag: -1, LagTime: -1}) {
 			t.Errorf("%+v", got)
 		}
 		if err := p.Park(t.Context(), items("a"), noReject, at); err != nil || p.Report().Duplicates != 1 {
@@ -291,4 +291,17 @@ func TestDuplicatesAreTold(t *testing.T) {
 			t.Errorf("%+v, log: %q", p.Report(), lines)
 		}
 	})
+}
+
+// TestObserverHearsOfBadRecords: once, before anything is parked.
+func TestObserverHearsOfBadRecords(t *testing.T) {
+	var told []string
+	observer := core.Observer{Refused: func(_ context.Context, r core.Refusal) { told = append(told, r.Input+" "+r.Reason) }}
+	in := core.NewBridge(newScript(nil, always(core.ErrUnavailable)), core.Options{Observer: observer}, &core.Dispatcher{Name: "out"}).For("orders-in")
+	all := items("a", "b", "c")
+	all[1].Err, all[2].Err = core.Invalidf("topic", "is missing"), errors.New("batch: corrupt")
+	err := (&Parker{In: in}).Park(t.Context(), all, func(context.Context, []Rejection) error { return nil }, at)
+	if want := []string{"orders-in invalid", "orders-in malformed"}; err != nil || !slices.Equal(told, want) {
+		t.Errorf("%v, told %q, want %q", err, told, want)
+	}
 }

@@ -28,7 +28,7 @@ func (s *troubled) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *troubled) Report() core.SourceReport { return core.SourceReport{Parked: 7, Lag: -1} }
+func (s *troubled) Report() core.SourceReport { return core.SourceReport{Parked: 7, Lag: -1, LagTime: -1} }
 
 // TestSourceIsRunAgain: what may pass is tried again, after ever longer, and told
 // of meanwhile.
@@ -41,11 +41,11 @@ func TestSourceIsRunAgain(t *testing.T) {
 		begin, ended := time.Now(), make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
 		synctest.Wait()
-		if got := s.Report(); got != (core.SourceReport{Source: "orders", Parked: 7, Lag: -1, Trouble: "no broker", Since: begin}) {
+		if got := s.Report(); got != (core.SourceReport{Source: "orders", Parked: 7, Lag: -1, LagTime: -1, Trouble: "no broker", Since: begin}) {
 			t.Errorf("%+v", got)
 		}
 		time.Sleep(time.Hour)
-		if got := s.Report(); got != (core.SourceReport{Source: "orders", Parked: 7, Lag: -1}) {
+		if got := s.Report(); got != (core.SourceReport{Source: "orders", Parked: 7, Lag: -1, LagTime: -1}) {
 			t.Errorf("%+v", got)
 		}
 		cancel()
@@ -176,7 +176,7 @@ func TestSkip(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantDone(t, all, true, true, true, true)
-	if got := p.Report(); got != (core.SourceReport{Parked: 2, Skipped: 2, Lag: -1}) {
+	if got := p.Report(); got != (core.SourceReport{Parked: 2, Skipped: 2, Lag: -1, LagTime: -1}) {
 		t.Errorf("%+v", got)
 	}
 	for _, want := range []string{`at="position 1" message_id=b err="topic: is missing"`, `at="position 3" message_id="" err="not a message"`} {

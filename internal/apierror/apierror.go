@@ -11,7 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// The codes that all listeners share. They are stable; a listener may have more.
+// The codes that all listeners share. They are stable.
 const (
 	Malformed    = "malformed"         // can't be read
 	Invalid      = "invalid"           // the request is invalid
@@ -31,7 +31,20 @@ const (
 	Busy         = "busy" // more connections, or bytes of requests, than allowed
 	Full         = "store_full"
 	Unknown      = "outcome_unknown"
+
+	// Those that only HTTP has.
+	CrossOrigin = "cross_origin"
+	NoRoute     = "no_such_route"
+	Method      = "method_not_allowed"
+	MediaType   = "unsupported_media_type"
+	Misdirected = "misdirected"
 )
+
+// All returns every code.
+func All() []string {
+	return []string{Malformed, Invalid, TooLarge, BadCursor, Unauthorized, TooMany, Headers, NotFound, Conflict, TooLate, Ambiguous, Timeout,
+		Internal, NotSupported, Unavailable, Busy, Full, Unknown, CrossOrigin, NoRoute, Method, MediaType, Misdirected}
+}
 
 // maxDetail bounds what is told of a store's error.
 const maxDetail = 256

@@ -1,0 +1,78 @@
+// Package metrics counts what a bridge does, for Prometheus. A Metrics is told by a
+// core.Observer, and asks the Bridge about the rest at each scrape. names.go has all
+// metrics; a test compares them with docs/metrics.md.
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Config configures Metrics.
+type Config struct {
+	Version string
+	// Sinks are those of the configuration, which have metrics from the start.
+	Sinks []string
+	// Topics are, by sink, the topics that become labels. Each is a time series more in
+	// two metrics, so they should be few.
+	Topics map[string][]string
+	// Loaded tells about the configuration; nil if there is none.
+	Loaded func() Loaded
+}
+
+// Loaded tells which configuration a bridge runs with.
+type Loaded struct {
+	Generation int       // 1 is that of the start
+	At         time.Time // when it was applied
+	Failed     bool      // a later one was read and refused
+}
+
+// Metrics has the metrics of one bridge. Create it with New.
+type Metrics struct {
+	counted
+	topics   map[string][]string
+	registry *prometheus.Registry
+	sinks    cache[string, *sink]
+	routes   cache[routeKey, *route]
+	accepts  cache[acceptKey, prometheus.Observer]
+	calls    cache[string, prometheus.Observer]
+}
+
+// New returns Metrics with a registry of their own. It starts nothing.
+func New(c Config) *Metrics {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	addLoaded(r, c.Version, c.Loaded)
+	m := &Metrics{counted: newCounted(r), topics: c.Topics, registry: r}
+	m.sinks.make, m.routes.make = m.newSink, m.newRoute
+	m.accepts.make = func(k acceptKey) prometheus.Observer { return m.accept.WithLabelValues(k.input, k.durability) }
+	m.calls.make = func(script string) prometheus.Observer { return m.redisCall.WithLabelValues(script) }
+	for _, name := range c.Sinks {
+		m.sinks.get(name)
+	}
+	return m
+}
+
+// Observer returns what core.Options wants.
+func (m *Metrics) Observer() core.Observer {
+	return core.Observer{Accepted: m.onAccepted, Refused: m.onRefused, Changed: m.onChanged, Delivered: m.onDelivered}
+}
+
+// Gatherer returns the metrics in the form of the library, for other exporters.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+// maxScrapes is how many scrapes are answered at the same time.
+const maxScrapes = 4
+
+// Handler answers scrapes. Exemplars are in the answer only if OpenMetrics or Protocol
+// Buffers are asked for.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes,
+		ErrorHandling: promhttp.ContinueOnError})
+}
