@@ -19,6 +19,7 @@ import (
 	"github.com/delaybridge/delaybridge/core/redisstore"
 	grpclistener "github.com/delaybridge/delaybridge/interceptors/grpc"
 	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
+	"github.com/delaybridge/delaybridge/internal/metrics"
 	"github.com/delaybridge/delaybridge/sinks/console"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
@@ -70,6 +71,8 @@ type devBridge struct {
 	addr  net.Addr
 	moved string // why the listener is not where it was expected
 
+	metrics *metrics.Metrics // nil: none
+
 	grpc     *grpclistener.Server // nil: none
 	grpcAddr net.Addr
 }
@@ -105,10 +108,17 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 	if b.sinks, err = a.openDevSinks(ctx, f, c, log); err != nil {
 		return nil, err
 	}
-	if b.store, err = openDevStore(ctx, f.redis, log); err != nil {
+	options, redis := core.Options{Limits: c.Limits.Limits}, redisstore.Config{AllowVolatile: true, Log: log}
+	if b.metrics = newMetrics(c, nil); b.metrics != nil {
+		options.Observer, redis.Called = b.metrics.Observer(), b.metrics.OnRedisCall
+	}
+	if b.store, err = openDevStore(ctx, f.redis, redis); err != nil {
 		return nil, errors.Join(err, closeSinks(b.sinks))
 	}
-	b.Bridge = core.NewBridge(b.store, core.Options{Limits: c.Limits.Limits}, b.sinks...)
+	b.Bridge = core.NewBridge(b.store, options, b.sinks...)
+	if b.metrics != nil {
+		b.metrics.Watch(metrics.Watched{Bridge: b.Interceptor})
+	}
 	if err := b.openInput(f.listen, log); err != nil {
 		return nil, errors.Join(err, b.store.Close(), closeSinks(b.sinks))
 	}
@@ -121,7 +131,7 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 // devConfig is the file at path, or what holds without one.
 func (a *app) devConfig(path string) (*config.Config, *slog.Logger, error) {
 	if path == "" {
-		return &config.Config{}, newLogger(a.stderr, config.Log{}, slog.LevelWarn), nil
+		return &config.Config{Metrics: config.Metrics{Enabled: true}}, newLogger(a.stderr, config.Log{}, slog.LevelWarn), nil
 	}
 	options := configOptions()
 	options.NoStore = true
@@ -147,9 +157,9 @@ func (a *app) openDevSinks(ctx context.Context, f devFlags, c *config.Config, lo
 	return []*core.Dispatcher{{Name: devSink, Sink: printer, Log: log}}, nil
 }
 
-func openDevStore(ctx context.Context, redisURL string, log *slog.Logger) (core.Store, error) {
+func openDevStore(ctx context.Context, redisURL string, c redisstore.Config) (core.Store, error) {
 	if redisURL == "" {
-		return memstore.New(memstore.Config{Log: log}), nil
+		return memstore.New(memstore.Config{Log: c.Log}), nil
 	}
 	r, err := config.ParseRedisURL(redisURL)
 	if err != nil {
@@ -159,9 +169,9 @@ func openDevStore(ctx context.Context, redisURL string, log *slog.Logger) (core.
 	if err != nil {
 		return nil, err
 	}
-	redisstore.LogClient(log)
-	return redisstore.Open(ctx, redisstore.Config{Addrs: r.Addrs, Username: r.Username, Password: r.Password,
-		DB: r.DB, TLS: tlsConfig, AllowVolatile: true, Log: log})
+	redisstore.LogClient(c.Log)
+	c.Addrs, c.Username, c.Password, c.DB, c.TLS = r.Addrs, r.Username, r.Password, r.DB, tlsConfig
+	return redisstore.Open(ctx, c)
 }
 
 // The ports that are tried when none was asked for.
@@ -187,7 +197,11 @@ func (b *devBridge) openInput(addr string, log *slog.Logger) error {
 }
 
 func (b *devBridge) listenOn(addr string, log *slog.Logger) (err error) {
-	if b.input, err = httplistener.New(httplistener.Config{Listen: addr, Log: log}, b.Interceptor); err != nil {
+	settings := httplistener.Config{Listen: addr, Log: log}
+	if b.metrics != nil {
+		settings.Metrics = b.metrics.Handler()
+	}
+	if b.input, err = httplistener.New(settings, b.For("http")); err != nil {
 		return coded(exitUsage, err)
 	}
 	b.addr, err = listen(b.input)
@@ -199,7 +213,7 @@ func (b *devBridge) openGRPC(addr string, log *slog.Logger) error {
 	if addr == "" {
 		return nil
 	}
-	made, err := grpclistener.New(grpclistener.Config{Listen: addr, Reflection: true, Log: log}, b.Interceptor)
+	made, err := grpclistener.New(grpclistener.Config{Listen: addr, Reflection: true, Log: log}, b.For("grpc"))
 	if err != nil {
 		return coded(exitUsage, err)
 	}

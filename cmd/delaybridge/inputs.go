@@ -58,6 +58,15 @@ func httpConfig(c *config.Config, log *slog.Logger) httplistener.Config {
 	}
 }
 
+// metricsConfig is the listener of metrics as c wants it. What it has in common with the
+// HTTP listener is configured there.
+func metricsConfig(c *config.Config, log *slog.Logger) httplistener.Config {
+	settings, m := httpConfig(c, log), c.Metrics
+	settings.Listen, settings.Tokens, settings.Insecure, settings.TLSCert, settings.TLSKey = m.Listen, m.Tokens, m.Insecure, m.TLSCert, m.TLSKey
+	settings.MetricsOnly = true
+	return settings
+}
+
 // grpcConfig is the gRPC listener as c wants it.
 func grpcConfig(c *config.Config, log *slog.Logger) grpclistener.Config {
 	g := c.GRPC
@@ -94,7 +103,7 @@ func newSources(c *config.Config, which []config.Source, in *core.Interceptor, l
 	types, made := sourceTypes(), make([]*source.Supervisor, 0, len(which))
 	var faults config.Faults
 	for _, i := range which {
-		r, err := types[i.Type](i.Name, i.Config, in, log)
+		r, err := types[i.Type](i.Name, i.Config, in.For(i.Name), log)
 		faults = append(faults, faultsOf(c.Fault("sources."+i.Name+".config", err))...)
 		made = append(made, &source.Supervisor{Reader: r, Name: i.Name, Log: log})
 	}

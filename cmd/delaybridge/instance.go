@@ -18,6 +18,7 @@ import (
 	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 	"github.com/delaybridge/delaybridge/interceptors/source"
 	"github.com/delaybridge/delaybridge/internal/failpoints"
+	"github.com/delaybridge/delaybridge/internal/metrics"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
@@ -32,6 +33,7 @@ type instance struct {
 	bridge    *core.Bridge
 	http      *httplistener.Server
 	grpc      *grpclistener.Server // nil: none
+	metrics   *httplistener.Server // that serves only metrics; nil: none
 	listeners []core.Input
 
 	turn    chan struct{} // has room for who applies a configuration, and guards present
@@ -68,12 +70,20 @@ func (i *instance) start(ctx context.Context, c *config.Config) (told []any, err
 // open opens what stays until the end: the store and the listeners.
 func (i *instance) open(ctx context.Context, first *prepared) (told []any, err error) {
 	c := first.config
+	options := core.Options{Limits: c.Limits.Limits, StopTimeout: c.ShutdownTimeout}
+	m := newMetrics(c, i.reloads.loaded)
+	if m != nil {
+		options.Observer, first.redis.Called = m.Observer(), m.OnRedisCall
+	}
 	if i.store, err = redisstore.Open(ctx, first.redis); err != nil {
 		return nil, err
 	}
-	i.bridge = core.NewBridge(failpoints.Wrap(i.store), core.Options{Limits: c.Limits.Limits, StopTimeout: c.ShutdownTimeout})
+	i.bridge = core.NewBridge(failpoints.Wrap(i.store), options)
+	if m != nil {
+		m.Watch(metrics.Watched{Bridge: i.bridge.Interceptor, Sources: i.reportOnSources, Memory: i.memory})
+	}
 	told = []any{"version", buildVersion()}
-	more, err := i.openListeners(c)
+	more, err := i.openListeners(c, m)
 	if err != nil {
 		return nil, errors.Join(err, closeInputs(i.listeners), i.store.Close())
 	}
@@ -87,30 +97,44 @@ func (i *instance) open(ctx context.Context, first *prepared) (told []any, err e
 	return told, nil
 }
 
-func (i *instance) openListeners(c *config.Config) (told []any, err error) {
+func (i *instance) memory(ctx context.Context) (metrics.Memory, error) {
+	memory, err := i.store.Memory(ctx)
+	return metrics.Memory(memory), err
+}
+
+// openListeners makes the listeners that c wants, and has them listen.
+func (i *instance) openListeners(c *config.Config, m *metrics.Metrics) (told []any, err error) {
 	settings := httpConfig(c, i.log)
 	settings.Sources, settings.Reload, settings.LastReload = i.reportOnSources, i.reloadByRequest, i.reloads.LastError
-	if i.http, err = httplistener.New(settings, i.bridge.Interceptor); err != nil {
-		return nil, coded(exitConfig, err)
+	if m != nil && c.Metrics.Listen == "" {
+		settings.Metrics = m.Handler()
 	}
-	addr, err := listen(i.http)
+	i.http, err = httplistener.New(settings, i.bridge.For("http"))
+	made, all := []string{"http"}, []input{i.http}
+	if err == nil && c.GRPC.Listen != "" {
+		settings := grpcConfig(c, i.log)
+		settings.Sources = i.reportOnSources
+		i.grpc, err = grpclistener.New(settings, i.bridge.For("grpc"))
+		made, all = append(made, "grpc"), append(all, i.grpc)
+	}
+	if err == nil && m != nil && c.Metrics.Listen != "" {
+		settings := metricsConfig(c, i.log)
+		settings.Metrics = m.Handler()
+		i.metrics, err = httplistener.New(settings, i.bridge.For("metrics"))
+		made, all = append(made, "metrics"), append(all, i.metrics)
+	}
 	if err != nil {
-		return nil, err
-	}
-	i.listeners, told = append(i.listeners, core.Input{Name: "http listener", Run: i.http.Run}), append(told, "http", addr.String())
-	if c.GRPC.Listen == "" {
-		return told, nil
-	}
-	settingsGRPC := grpcConfig(c, i.log)
-	settingsGRPC.Sources = i.reportOnSources
-	if i.grpc, err = grpclistener.New(settingsGRPC, i.bridge.Interceptor); err != nil {
 		return nil, coded(exitConfig, err)
 	}
-	if addr, err = listen(i.grpc); err != nil {
-		return nil, err
+	for n, listener := range all {
+		addr, err := listen(listener)
+		if err != nil {
+			return nil, err
+		}
+		i.listeners = append(i.listeners, core.Input{Name: made[n] + " listener", Run: listener.Run})
+		told = append(told, made[n], addr.String())
 	}
-	i.listeners = append(i.listeners, core.Input{Name: "grpc listener", Run: i.grpc.Run})
-	return append(told, "grpc", addr.String()), nil
+	return told, nil
 }
 
 // apply puts next in the place of what runs, and reports whether it has: only a bridge
@@ -128,6 +152,9 @@ func (i *instance) apply(next *prepared) (done bool, err error) {
 	i.http.Adopt(next.http)
 	if i.grpc != nil {
 		i.grpc.Adopt(next.grpc)
+	}
+	if i.metrics != nil {
+		i.metrics.Adopt(next.metrics)
 	}
 	i.present = next
 	started, err := newSources(next.config, start, i.bridge.Interceptor, i.log)

@@ -22,9 +22,11 @@ type prepared struct {
 	config *config.Config
 	redis  redisstore.Config
 	sinks  []*core.Dispatcher
-	opened []*core.Dispatcher   // those of sinks that were opened for it
-	http   *httplistener.Server // neither of them listens
-	grpc   *grpclistener.Server // nil: none
+	opened []*core.Dispatcher // those of sinks that were opened for it
+
+	http    *httplistener.Server // none of them listens
+	grpc    *grpclistener.Server // nil: none
+	metrics *httplistener.Server // that serves only metrics; nil: none
 }
 
 // prepare checks everything of c, and opens the sinks that differ from those of before,
@@ -62,6 +64,10 @@ func (p *prepared) checkListeners(in *core.Interceptor, log *slog.Logger) config
 	if p.config.GRPC.Listen != "" {
 		p.grpc, err = grpclistener.New(grpcConfig(p.config, log), in)
 		faults = append(faults, faultsOf(p.config.Fault("grpc", err))...)
+	}
+	if p.config.Metrics.Listen != "" {
+		p.metrics, err = httplistener.New(metricsConfig(p.config, log), in)
+		faults = append(faults, faultsOf(p.config.Fault("metrics", err))...)
 	}
 	return faults
 }

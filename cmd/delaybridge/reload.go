@@ -14,6 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
+	"github.com/delaybridge/delaybridge/internal/metrics"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
 
@@ -35,6 +36,11 @@ func (r *reloads) LastSuccess() time.Time { r.mu.Lock(); defer r.mu.Unlock(); re
 
 // LastError returns why the last reload failed; nil if it did not.
 func (r *reloads) LastError() error { r.mu.Lock(); defer r.mu.Unlock(); return r.err }
+
+// loaded is for metrics.
+func (r *reloads) loaded() metrics.Loaded {
+	return metrics.Loaded{Generation: r.Generation(), At: r.LastSuccess(), Failed: r.LastError() != nil}
+}
 
 // note notes how a reload ended, and whether it has changed something.
 func (r *reloads) note(changed bool, err error) {

@@ -43,7 +43,9 @@ func (m *Metrics) byTopic(sink string, counter func(topic string) prometheus.Cou
 	return b
 }
 
+// newRoute is for a sink that has accepted a message, which is therefore known.
 func (m *Metrics) newRoute(k routeKey) *route {
+	m.sinks.get(k.sink)
 	return &route{sink: k.sink,
 		accepted:    m.byTopic(k.sink, func(topic string) prometheus.Counter { return m.accepted.WithLabelValues(k.input, k.sink, topic) }),
 		duplicates:  m.duplicates.WithLabelValues(k.input, k.sink),

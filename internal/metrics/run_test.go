@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -97,7 +99,7 @@ func script(t *testing.T, ctx context.Context, bridge *core.Bridge) {
 	elsewhere := message("e", "t")
 	elsewhere.Sink = "made-up"
 	in.Accept(ctx, message("1", "listed"), message("2", "free"), message("3", "later"), message("4", "refused"), expiring)
-	bridge.For("orders-in").Accept(ctx, message("1", "listed"), message("1", "other content"), bad, elsewhere)
+	bridge.For("orders-in").Accept(ctx, message("1", "listed"), message("1", "else"), bad, elsewhere)
 	in.Refused(ctx, "malformed")
 	in.Refused(ctx, "made up by somebody")
 	far := message("far", "t")
@@ -140,10 +142,20 @@ func TestScriptedRun(t *testing.T) {
 		m.OnRedisCall("take", 2*time.Millisecond, core.ErrUnknown)
 		got = scrape(t, m)
 	})
-	if diff := cmp.Diff(strings.Split(strings.TrimSpace(wantScrape), "\n"), got); diff != "" {
+	want, err := os.ReadFile("testdata/run.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	lint(t, m)
 }
 
-const wantScrape = `
-`
+func lint(t *testing.T, m *Metrics) {
+	t.Helper()
+	problems, err := testutil.GatherAndLint(m.Gatherer())
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}

@@ -20,10 +20,14 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkHTTP(&c.HTTP)
 	d.checkGRPC(&c.GRPC)
+	d.checkMetrics(&c.Metrics)
 	d.checkLimits(c)
 	d.checkRetry("retry", c.Retry)
 	for _, s := range c.Sinks {
 		d.checkRetry("sinks."+s.Name+".retry", s.Retry)
+		if path := "sinks." + s.Name + ".metric_topics"; len(s.MetricTopics) > maxMetricTopics {
+			d.fail(path, "out-of-range", "has %d topics, at most %d are allowed, as each is a time series more", len(s.MetricTopics), maxMetricTopics)
+		}
 	}
 	if len(c.Sinks) == 0 && !d.isBroken("sinks") {
 		d.fail("sinks", "missing", "no sink is configured; add at least one, such as sinks: {console: {type: console}}")
@@ -164,6 +168,17 @@ func (d *decoder) checkHTTP(h *HTTP) {
 func (d *decoder) checkGRPC(g *GRPC) {
 	d.checkListen("grpc", g.Listen, g.Tokens, g.Insecure)
 	d.checkPair("grpc.tls_cert", g.TLSCert, "grpc.tls_key", g.TLSKey)
+}
+
+// maxMetricTopics is how many topics of a sink may be labels.
+const maxMetricTopics = 100
+
+func (d *decoder) checkMetrics(m *Metrics) {
+	d.checkListen("metrics", m.Listen, m.Tokens, m.Insecure)
+	d.checkPair("metrics.tls_cert", m.TLSCert, "metrics.tls_key", m.TLSKey)
+	if own := m.Tokens != nil || m.Insecure || m.TLSCert != ""; own && m.Listen == "" && !d.isBroken("metrics") {
+		d.fail("metrics", "conflict", "has settings of a listener of its own, but no listen; set it, such as listen: 127.0.0.1:7422")
+	}
 }
 
 // checkListen looks after the address and the tokens of the listener at a path.

@@ -20,6 +20,7 @@ type Config struct {
 	Store           Store
 	HTTP            HTTP
 	GRPC            GRPC
+	Metrics         Metrics
 	Limits          Limits
 	Retry           core.RetryPolicy
 	Sinks           []Sink   // in the order of the file
@@ -106,6 +107,16 @@ type GRPC struct {
 	StopTimeout      time.Duration
 }
 
+// Metrics says where metrics are served; without Listen that is at /metrics of the HTTP
+// listener.
+type Metrics struct {
+	Enabled         bool
+	Listen          string
+	Tokens          []string
+	Insecure        bool
+	TLSCert, TLSKey string
+}
+
 // Limits bound what producers may send: the engine's limits and the batches of
 // the listeners and sources.
 type Limits struct {
@@ -121,6 +132,7 @@ type Sink struct {
 	Timeout      time.Duration
 	MaxBatch     int
 	DedupeWindow time.Duration // 0 is off
+	MetricTopics []string      // topics that become labels
 	Retry        core.RetryPolicy
 	Config       json.RawMessage // a JSON object, for the sink's OpenFunc
 	Contents     string          // of the TLS files that Config names: equal if they are

@@ -48,6 +48,7 @@ func (c *Config) fields(o Options) []field {
 		section("store", "where messages are parked", c.Store.fields()...),
 		section("http", "the HTTP listener", c.HTTP.fields()...),
 		section("grpc", "the gRPC listener", c.GRPC.fields()...),
+		section("metrics", "for Prometheus, at /metrics", c.Metrics.fields()...),
 		section("limits", "what producers may send; more is refused", c.Limits.fields()...),
 		section("retry", "of failed deliveries, unless a sink overrides it",
 			retryFields(&c.Retry, retryDefaults)...),
@@ -143,6 +144,19 @@ func (g *GRPC) fields() []field {
 	}
 }
 
+func (m *Metrics) fields() []field {
+	enabled := flag("enabled", &m.Enabled, "false: nothing is measured")
+	enabled.def = "true"
+	return []field{
+		enabled,
+		text("listen", &m.Listen, "", "such as 127.0.0.1:7422, for a listener of their own; else the HTTP listener has them, on loopback without a token"),
+		texts("tokens", &m.Tokens, "as http.tokens, for that listener; they are not shared").isSecret(),
+		flag("insecure", &m.Insecure, "allow any address without tokens"),
+		text("tls_cert", &m.TLSCert, "", "PEM file of the certificate; enables TLS"),
+		text("tls_key", &m.TLSKey, "", "PEM file of its key"),
+	}
+}
+
 func (l *Limits) fields() []field {
 	return []field{
 		size("max_body", &l.MaxBody, "256KiB", "1B", "64MiB", "of a message's body"),
@@ -191,6 +205,7 @@ func (s *Sink) fields(o Options) []field {
 		duration("timeout", &s.Timeout, "10s", "10ms", "10m", "of one delivery"),
 		number("max_batch", &s.MaxBatch, "500", "1", "500", "messages of one delivery"),
 		s.dedupeWindow(),
+		texts("metric_topics", &s.MetricTopics, "topics that are labels of metrics; at most 100"),
 		section("retry", "as retry above, for this sink", retryFields(&s.Retry, nil)...),
 		{name: "config", doc: "settings of the sink's type", kind: "section", raw: func(config json.RawMessage) { s.Config = config }},
 	}
