@@ -43,14 +43,6 @@ func (k keySpace) tag(sink string, number int) string {
 	return fmt.Sprintf("%s:{%s:%02d}:", k.prefix, sink, number)
 }
 
-func (k keySpace) all(sink string) [][]string {
-	keys := make([][]string, k.buckets)
-	for n := range keys {
-		keys[n] = k.bucket(sink, n)
-	}
-	return keys
-}
-
 func (k keySpace) meta() string { return k.prefix + ":meta" }
 
 // live is the set of the instances that serve a sink, and plan which of its buckets

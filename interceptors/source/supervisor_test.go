@@ -28,7 +28,9 @@ func (s *troubled) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *troubled) Report() core.SourceReport { return core.SourceReport{Parked: 7, Lag: -1, LagTime: -1} }
+func (s *troubled) Report() core.SourceReport {
+	return core.SourceReport{Parked: 7, Lag: -1, LagTime: -1}
+}
 
 // TestSourceIsRunAgain: what may pass is tried again, after ever longer, and told
 // of meanwhile.

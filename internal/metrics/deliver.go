@@ -87,13 +87,14 @@ func (s *sink) steps(d *core.Delivery) {
 // late observes a lateness, or puts it into traced: of each batch, the latest message
 // with a trace is an exemplar.
 func (s *sink) late(lateness time.Duration, m *core.Message, traced *tracedMessage) {
-	if trace := traceID(m); trace != "" && (traced.trace == "" || lateness > traced.lateness) {
-		before := *traced
-		*traced = tracedMessage{trace, lateness}
-		if before.trace == "" {
-			return
+	if traced.trace == "" || lateness > traced.lateness {
+		if trace := traceID(m); trace != "" {
+			before := *traced
+			if *traced = (tracedMessage{trace, lateness}); before.trace == "" {
+				return
+			}
+			lateness = before.lateness
 		}
-		lateness = before.lateness
 	}
 	s.lateness.Observe(lateness.Seconds())
 }

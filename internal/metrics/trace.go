@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bytes"
 	"strings"
 	"time"
 
@@ -29,29 +30,36 @@ const traceHeader = "traceparent"
 func traceID(m *core.Message) string {
 	for n := range m.Headers {
 		if h := &m.Headers[n]; len(h.Name) == len(traceHeader) && strings.EqualFold(h.Name, traceHeader) {
-			return sampledTrace(string(h.Value))
+			return sampledTrace(h.Value)
 		}
 	}
 	return ""
 }
 
 // sampledTrace reads a header of https://www.w3.org/TR/trace-context:
-// version-trace-parent-flags, in hexadecimal digits.
-func sampledTrace(header string) string {
-	version, rest, _ := strings.Cut(header, "-")
-	trace, rest, _ := strings.Cut(rest, "-")
-	parent, rest, _ := strings.Cut(rest, "-")
-	flags, _, _ := strings.Cut(rest, "-")
+// version-trace-parent-flags, in hexadecimal digits; later versions may have more.
+func sampledTrace(header []byte) string {
+	const length = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	if len(header) < length || len(header) > length && header[length] != '-' {
+		return ""
+	}
+	version, trace, parent, flags := header[:2], header[3:35], header[36:52], header[53:55]
 	switch {
-	case !isHex(version, 2), !isHex(trace, 32), !isHex(parent, 16), !isHex(flags, 2):
-	case version == "ff", strings.Trim(trace, "0") == "":
+	case header[2] != '-' || header[35] != '-' || header[52] != '-':
+	case !isHex(version) || !isHex(trace) || !isHex(parent) || !isHex(flags):
+	case string(version) == "ff" || len(bytes.Trim(trace, "0")) == 0:
 	case strings.IndexByte("13579bdf", flags[1]) < 0: // its last bit is not set
 	default:
-		return trace
+		return string(trace)
 	}
 	return ""
 }
 
-func isHex(s string, length int) bool {
-	return len(s) == length && strings.Trim(s, "0123456789abcdef") == ""
+func isHex(text []byte) bool {
+	for _, c := range text {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
 }

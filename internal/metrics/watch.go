@@ -94,7 +94,7 @@ func (w *watch) Collect(metrics chan<- prometheus.Metric) {
 	messages := 0
 	for _, r := range w.stats {
 		w.stored(s, r.SinkStats)
-		messages += r.SinkStats.Scheduled + r.SinkStats.Dead
+		messages += r.Scheduled + r.SinkStats.Dead
 	}
 	if w.Memory != nil && w.memErr == nil {
 		w.capacity(s, messages)

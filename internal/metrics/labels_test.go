@@ -1,0 +1,66 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/core"
+)
+
+// Nothing that a producer, a plugin or another program chooses makes a time series.
+func TestLabelsAreBounded(t *testing.T) {
+	m := New(Config{Sinks: []string{"orders"}, Topics: map[string][]string{"orders": {"listed"}}})
+	now, o := time.Now(), m.Observer()
+	tell := func(n int) {
+		name, ctx := fmt.Sprint("made-up-", n), context.Background()
+		message := &core.Message{ID: name, Sink: "orders", Topic: name, Key: []byte(name), Attempt: 1,
+			Headers: []core.Header{{Name: "traceparent", Value: fmt.Appendf(nil, "00-%032x-%016x-01", n+1, n+1)}, {Name: name}}}
+		o.Accepted(ctx, core.Acceptance{Input: "http", Began: now, Ended: now, Messages: []*core.Message{message, message, message, message},
+			Receipts: []core.Receipt{{ID: name, Sink: "orders", Durability: "memory"}, {Sink: name, Err: core.Invalidf(name, "is %s", name)},
+				{Sink: name, Err: errors.New(name)}, {Sink: name, Err: core.ErrConflict}}})
+		o.Refused(ctx, core.Refusal{Input: "http", Reason: name})
+		o.Changed(ctx, core.Change{Input: "http", Action: core.ActionCancel, Ref: core.Ref{Sink: name}, Err: errors.New(name)})
+		var outcomes []core.Outcome
+		for _, state := range []core.State{core.Delivered, core.Retrying, core.Dead, core.Expired} {
+			outcomes = append(outcomes, core.Outcome{ID: name, State: state, Reason: name, Error: name})
+		}
+		o.Delivered(core.Delivery{Sink: "orders", Bucket: name, Outcomes: outcomes, Batch: core.Batch{Now: now, Local: now, Messages: []*core.Message{message}},
+			Asked: now, Taken: now, Called: now, Returned: now, Settled: now})
+	}
+	tell(0)
+	before := scrape(t, m)
+	for n := range 500 {
+		tell(n)
+	}
+	if after := scrape(t, m); len(after) != len(before) {
+		t.Errorf("%d series became %d:\n%s", len(before), len(after), strings.Join(after, "\n"))
+	}
+	if text := strings.Join(scrape(t, m), "\n"); strings.Contains(text, "made-up") {
+		t.Errorf("a name is a label:\n%s", text)
+	}
+	lint(t, m)
+}
+
+func TestSampledTrace(t *testing.T) {
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for header, want := range map[string]string{
+		"00-" + trace + "-00f067aa0ba902b7-01":                    trace,
+		"01-" + trace + "-00f067aa0ba902b7-03-later":              trace,
+		"00-" + trace + "-00f067aa0ba902b7-00":                    "", // not sampled
+		"ff-" + trace + "-00f067aa0ba902b7-01":                    "",
+		"00-00000000000000000000000000000000-00f067aa0ba902b7-01": "",
+		"00-" + strings.ToUpper(trace) + "-00f067aa0ba902b7-01":   "",
+		"00-" + trace + "-00f067aa0ba902b7-0":                     "",
+		"00-" + trace + "-00f067aa0ba902b7":                       "",
+		"00-" + trace:                                             "", "": "", "-": "", "\xff": "",
+	} {
+		m := &core.Message{Headers: []core.Header{{Name: "x"}, {Name: "Traceparent", Value: []byte(header)}}}
+		if got := traceID(m); got != want {
+			t.Errorf("%q: %q, want %q", header, got, want)
+		}
+	}
+}
