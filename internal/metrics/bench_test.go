@@ -65,3 +65,64 @@ func BenchmarkScrape(b *testing.B) {
 		})
 	}
 }
+
+// endless is a store and a bucket that do nothing, and always have the same batch due.
+type endless struct {
+	core.Store
+	core.Bucket
+	receipts []core.Receipt
+	batch    core.Batch
+	left     int // batches
+	end      context.CancelFunc
+}
+
+func (e *endless) Park(context.Context, ...*core.Message) []core.Receipt { return e.receipts }
+
+func (e *endless) Take(context.Context, int) (core.Batch, error) {
+	if e.left--; e.left == 0 {
+		e.end()
+	}
+	return e.batch, nil
+}
+
+func (e *endless) Settle(context.Context, ...core.Outcome) error { return nil }
+func (e *endless) String() string                                { return "orders:00" }
+
+type silent struct{}
+
+func (silent) Deliver(context.Context, []*core.Message) error { return nil }
+func (silent) Close() error                                   { return nil }
+
+// BenchmarkBridge is the engine alone, with metrics and without.
+func BenchmarkBridge(b *testing.B) {
+	for _, metrics := range []string{"off", "on"} {
+		var options core.Options
+		if metrics == "on" {
+			options.Observer = New(Config{Sinks: []string{"orders"}}).Observer()
+		}
+		messages, receipts, _ := benchMessages()
+		store := &endless{receipts: receipts, batch: core.Batch{Messages: messages, Now: time.Now(), Local: time.Now()}}
+		orders := &core.Dispatcher{Name: "orders", Sink: silent{}}
+		bridge := core.NewBridge(store, options, orders)
+		b.Run("accept/"+metrics, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, m := range messages {
+					m.DeliverAt, m.Delay = time.Time{}, time.Second
+				}
+				bridge.Accept(b.Context(), messages...)
+			}
+		})
+		for n, m := range messages {
+			m.DeliverAt, m.Delay = store.batch.Now.Add(time.Duration(n-1000)*time.Millisecond), 0
+		}
+		b.Run("deliver/"+metrics, func(b *testing.B) {
+			b.ReportAllocs()
+			ctx, end := context.WithCancel(b.Context())
+			store.left, store.end = b.N, end
+			if err := orders.Run(ctx, store); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

@@ -54,7 +54,7 @@ func newCounted(r prometheus.Registerer) counted {
 			[]float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}, "sink"),
 		step: histogram("delaybridge_delivery_step_duration_seconds",
 			"Parts of the lateness, of each batch: wake (due until asked for, of the first message if it is its first attempt), take, wait (for the sink), deliver, settle.",
-			[]float64{.001, .005, .025, .1, .5, 1, 5, 30}, "sink", "step"),
+			[]float64{.001, .01, .1, 1, 10}, "sink", "step"),
 
 		accept: histogram("delaybridge_accept_duration_seconds",
 			"Time that a call of accept took, which may have many messages. The durability is empty if nothing was stored.",
