@@ -104,6 +104,8 @@ func (d *Dispatcher) runUntilReplaced(ctx context.Context, bucket Bucket) error 
 
 // run takes until taking ends, which is no later than ctx, that of the lease.
 func (d *Dispatcher) run(ctx, taking context.Context, bucket Bucket) error {
+	d.counts().owned.Add(1)
+	defer d.counts().owned.Add(-1)
 	loop := bucketLoop{Dispatcher: d, bucket: bucket}
 	var err error
 	for err == nil && taking.Err() == nil {
@@ -235,6 +237,7 @@ func (l *bucketLoop) work(ctx context.Context, batch Batch, storeNow func() time
 		return outcomes
 	}
 	err := l.deliver(ctx, live, p.probe)
+	l.counts().begin(time.Now())
 	p.cut = context.Cause(ctx) == ErrLeaseLost
 	return append(outcomes, l.classify(live, err, storeNow(), p)...)
 }

@@ -325,7 +325,7 @@ func TestTotalsTellWhatHappened(t *testing.T) {
 		w.in.Accept(t.Context(), message("b", 0, option("retry.jitter", "0.5")))
 		time.Sleep(2 * time.Second)
 		got := dispatchers[0].Totals()
-		want := core.Totals{Accepted: 2, Repeated: 1, Refused: 1, Delivered: 2,
+		want := core.Totals{Counts: core.Counts{Accepted: 2, Repeated: 1, Refused: 1, Delivered: 2},
 			LatenessP50: got.LatenessP50, LatenessP99: got.LatenessP99, LatenessMax: got.LatenessMax}
 		if got != want {
 			t.Errorf("totals are %+v, want %+v", got, want)

@@ -64,7 +64,7 @@ func (i *Interceptor) Accept(ctx context.Context, messages ...*Message) []Receip
 	checked := time.Now()
 	receipts := i.park(ctx, s, messages, refused)
 	for n := range receipts {
-		s.count(&receipts[n], messages[n])
+		s.count(&receipts[n], messages[n], now)
 	}
 	if i.observer.Accepted != nil {
 		i.observer.Accepted(ctx, Acceptance{Input: i.input, Messages: messages, Receipts: receipts, Began: now, Checked: checked, Ended: time.Now()})
@@ -219,10 +219,13 @@ func (s *setup) prepare(m *Message, now time.Time) error {
 	return nil
 }
 
-func (s *setup) count(r *Receipt, m *Message) {
+func (s *setup) count(r *Receipt, m *Message, now time.Time) {
 	d, ok := s.sinks[r.Sink]
+	if !ok {
+		return
+	}
+	d.counts().begin(now)
 	switch {
-	case !ok:
 	case r.Err != nil:
 		d.counts().refused.Add(1)
 	case r.Duplicate:

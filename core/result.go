@@ -27,7 +27,7 @@ func (l *bucketLoop) delivered(batch []*Message, now time.Time) []Outcome {
 }
 
 func (l *bucketLoop) confirm(m *Message, now time.Time) Outcome {
-	l.counts().lateness.record(now.Sub(m.DeliverAt))
+	l.counts().recent.late(now.Sub(m.DeliverAt))
 	return Outcome{ID: m.ID, State: Delivered}
 }
 

@@ -69,7 +69,7 @@ func TestStatsHaveEveryCount(t *testing.T) {
 	at := time.UnixMilli(5)
 	got := sinkStatsOf(core.SinkReport{
 		SinkStats: core.SinkStats{Sink: "s", Scheduled: 1, Due: 2, Dead: 3, Buckets: 4, Owned: 5, NextDue: at},
-		Totals: core.Totals{Accepted: 6, Republished: 7, Repeated: 8, Refused: 9, Delivered: 10, Retried: 11, Unknown: 12, Dead: 13, Expired: 14,
+		Totals: core.Totals{Counts: core.Counts{Accepted: 6, Republished: 7, Repeated: 8, Refused: 9, Delivered: 10, Retried: 11, Unknown: 12, Dead: 13, Expired: 14},
 			LatenessP50: 15, LatenessP99: 16, LatenessMax: 17},
 		Paused: "why", PausedSince: at.Add(time.Second), Details: map[string]string{"a": "b"},
 	})
