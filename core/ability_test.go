@@ -61,7 +61,7 @@ func TestInterceptorAsksWhatIsWrapped(t *testing.T) {
 	if _, err := in.List(t.Context(), core.Query{Limit: 1}); err != nil {
 		t.Error(err)
 	}
-	if _, err := in.Stats(t.Context()); err != nil {
+	if _, err := in.Stats(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
 }

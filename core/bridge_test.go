@@ -88,7 +88,7 @@ func TestAcceptBeforeDuringAndAfterRun(t *testing.T) {
 		if _, err := b.Get(t.Context(), core.Ref{ID: "after"}); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("what was refused: %v", err)
 		}
-		if stats, err := b.Stats(t.Context()); err != nil || stats[0].Scheduled != 1 {
+		if stats, err := b.Stats(t.Context(), ""); err != nil || stats.Sinks[0].Scheduled != 1 {
 			t.Errorf("what is lost with the process: %+v, %v", stats, err)
 		}
 	})

@@ -78,7 +78,7 @@ func (d *Dispatcher) log() *slog.Logger {
 }
 
 // Totals returns the counts of this instance since it started.
-func (d *Dispatcher) Totals() Totals { return d.counts().read() }
+func (d *Dispatcher) Totals() Counts { return d.counts().counts() }
 
 // Paused reports why the sink is paused, and since when; an empty reason means that it
 // is not.

@@ -15,6 +15,10 @@ type Inspector interface {
 	List(ctx context.Context, query Query) (Page, error)
 	// Stats counts what is stored for each sink, in the order given.
 	Stats(ctx context.Context, sinks ...string) ([]SinkStats, error)
+	// Timeline counts what waits by when it is due, including what is being delivered. The
+	// query has whole steps of whole milliseconds, and MaxSteps at most. An *InvalidError,
+	// for the field step, means that so many steps of so many buckets are too much work.
+	Timeline(ctx context.Context, query TimelineQuery) (Timeline, error)
 }
 
 // Query selects what List returns.

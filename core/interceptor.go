@@ -17,17 +17,20 @@ type Interceptor struct {
 	store  Store
 	setup  *atomic.Pointer[setup]
 	health *health
+	self   *self
 
 	observer *Observer
 	input    string // for the observer
 }
 
 func newInterceptor(store Store, options Options, sinks []*Dispatcher) *Interceptor {
-	i := &Interceptor{store: store, setup: new(atomic.Pointer[setup]), health: &health{looking: make(chan struct{}, 1)}, observer: &options.Observer}
+	i := &Interceptor{store: store, setup: new(atomic.Pointer[setup]), health: &health{looking: make(chan struct{}, 1)},
+		self: &self{started: time.Now()}, observer: &options.Observer}
 	for _, d := range sinks {
 		d.join(i.observer, nil)
 	}
 	i.setup.Store(newSetup(options.Limits, sinks))
+	i.announce()
 	return i
 }
 

@@ -50,7 +50,7 @@ func TestLatenessHasTheReplysWay(t *testing.T) {
 					t.Fatal(r.Err)
 				}
 				time.Sleep(2 * time.Second)
-				if got := d.Totals(); got.LatenessMax < way+sending || got.LatenessMax > (way+sending)*107/100 {
+				if got := in.Local().Sinks[0].Last5m; got.LatenessMax < way+sending || got.LatenessMax > (way+sending)*107/100 {
 					t.Errorf("lateness is %s, want %s to within 7 %%", got.LatenessMax, way+sending)
 				}
 				stop()
@@ -66,7 +66,7 @@ func TestLatenessHasTheReplysWay(t *testing.T) {
 func TestLatenessRecovers(t *testing.T) {
 	dispatchers := orders(nil)
 	inWorld(t, dispatchers, func(w *world) {
-		d, sink := dispatchers[0], w.sinks["orders"]
+		sink := w.sinks["orders"]
 		sink.answers(func([]*core.Message) error { return core.Classify(core.Blocked, errBroker) })
 		w.accept(message("late", 0))
 		time.Sleep(time.Minute)
@@ -74,7 +74,7 @@ func TestLatenessRecovers(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		ended := time.Now()
 		for minute := range 10 {
-			before := d.Totals()
+			before := w.in.Local().Sinks[0].Last5m
 			if late := before.LatenessP99 >= time.Minute && before.LatenessMax >= time.Minute; time.Since(ended) < 4*time.Minute && !late {
 				t.Errorf("%s after the outage lateness is %s to %s, and the outage is forgotten already", time.Since(ended), before.LatenessP99, before.LatenessMax)
 			}
@@ -85,8 +85,8 @@ func TestLatenessRecovers(t *testing.T) {
 			time.Sleep(30 * time.Second)
 		}
 		time.Sleep(time.Hour)
-		if got := d.Totals(); got.LatenessP50 != 0 || got.LatenessP99 != 0 || got.LatenessMax != 0 || got.Delivered != 11 {
-			t.Errorf("an hour after the last of %d messages lateness is %s, %s and %s", got.Delivered, got.LatenessP50, got.LatenessP99, got.LatenessMax)
+		if got := w.in.Local().Sinks[0]; got.Last5m != (core.Recent{}) || got.Totals.Delivered != 11 {
+			t.Errorf("an hour after the last message: %+v", got)
 		}
 	})
 }

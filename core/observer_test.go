@@ -59,7 +59,7 @@ func TestObserver(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(1010 * time.Millisecond)
-		if n := orders.Totals().InFlight; n != 1 {
+		if n := b.Local().Sinks[0].InFlight; n != 1 {
 			t.Errorf("%d in flight during a call", n)
 		}
 		time.Sleep(2 * time.Second)
@@ -68,7 +68,7 @@ func TestObserver(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 
-		if n := orders.Totals().InFlight; n != 0 {
+		if n := b.Local().Sinks[0].InFlight; n != 0 {
 			t.Errorf("%d in flight at the end", n)
 		}
 		saw.mu.Lock()

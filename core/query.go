@@ -34,13 +34,8 @@ const maxCursor = 512
 // checkQuery holds a query to what the sinks and states can give: the store does
 // work, and takes memory, for each that is named.
 func (s *setup) checkQuery(query Query) error {
-	for n, name := range query.Sinks {
-		if _, ok := s.sinks[name]; !ok {
-			return unknownSink(name)
-		}
-		if slices.Contains(query.Sinks[:n], name) {
-			return Invalidf("sink", "is named twice: %q", name)
-		}
+	if err := s.checkSinkNames(query.Sinks); err != nil {
+		return err
 	}
 	switch {
 	case query.Limit < 1 || query.Limit > MaxPage:
@@ -73,37 +68,42 @@ func checkStates(states []State) error {
 	return nil
 }
 
-// SinkReport is the report of Stats about one sink: the messages that all instances
-// have stored for it, and the counts of this instance since it started.
-type SinkReport struct {
-	SinkStats
-	Totals
-	// Paused is the reason why this instance has paused the sink; if it is empty, the
-	// sink is not paused, and PausedSince is zero. PausedClass is the class of that error.
-	Paused      string
-	PausedClass Class
-	PausedSince time.Time
-	// details are the Describer's details of this instance's sink; nil if it has none.
-	Details map[string]string
+// Stats are the counts of all live instances, or of one.
+type Stats struct {
+	Instances  int // whose work is in Sinks and Sources
+	Unreported int // live instances of which nothing is known, such as those of another version
+	Sinks      []SinkReport
+	Sources    []SourceReport
 }
 
-// SourceReport is what one source of this instance has done since it started.
+// SinkReport has the messages that are stored for one sink, and the work of the
+// instances that Stats was asked for. Owned counts the buckets of these, too.
+type SinkReport struct {
+	SinkStats
+	// Work is that of the instances together: the sums of their counts; of lateness, the
+	// largest of each figure, so that those of all messages are not larger; the pause that
+	// has lasted longest.
+	Work Work
+}
+
+// SourceReport is what one source of one instance has done since that started.
 type SourceReport struct {
-	Source     string // its name
-	Parked     uint64 // messages that are new in the store
-	Duplicates uint64 // records skipped because their ID was accepted before: read again, or sent again with an ID of their own
-	Rejected   uint64 // records that were written to the reject target
-	Skipped    uint64 // records that were left out because they can't be parked
-	Retried    uint64 // tries that failed because the store or the reject target was not available
-	Lag        int64  // records not yet read; negative if unknown
+	Instance   string `json:"-"`              // set by Stats
+	Source     string `json:"name"`           // its name
+	Parked     uint64 `json:"new,omitempty"`  // messages that are new in the store
+	Duplicates uint64 `json:"dup,omitempty"`  // records skipped because their ID was accepted before: read again, or sent again with an ID of their own
+	Rejected   uint64 `json:"rej,omitempty"`  // records that were written to the reject target
+	Skipped    uint64 `json:"skip,omitempty"` // records that were left out because they can't be parked
+	Retried    uint64 `json:"ret,omitempty"`  // tries that failed because the store or the reject target was not available
+	Lag        int64  `json:"lag"`            // records not yet read; negative if unknown
 	// LagTime is the age of the record that was parked last in the partition or queue that
 	// is furthest behind, zero if Lag is zero; negative if unknown.
-	LagTime time.Duration
+	LagTime time.Duration `json:"behind,omitempty"`
 	// Trouble is why the source is not running, and Since when that was first seen; empty
 	// if it is. Stopped means that it does not retry.
-	Trouble string
-	Since   time.Time
-	Stopped bool
+	Trouble string    `json:"trouble,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Stopped bool      `json:"stopped,omitempty"`
 }
 
 // State returns "running", "retrying" or "stopped".
@@ -117,38 +117,65 @@ func (r SourceReport) State() string {
 	return "running"
 }
 
-// Stats reports on every sink, in the order configured.
-func (i *Interceptor) Stats(ctx context.Context) ([]SinkReport, error) {
+// Stored counts what is stored for every sink, in the order configured.
+func (i *Interceptor) Stored(ctx context.Context) ([]SinkStats, error) {
 	inspector, ok := Ability[Inspector](i.store)
 	if !ok {
 		return nil, ErrNoInspector
 	}
-	setup := i.setup.Load()
-	stats, err := inspector.Stats(ctx, setup.ordered...)
-	if err != nil {
-		return nil, err
-	}
-	reports := setup.local()
-	for n := range reports {
-		reports[n].SinkStats = stats[n]
-	}
-	return reports, nil
+	return inspector.Stats(ctx, i.Sinks()...)
 }
 
-// Local is Stats without the store: SinkStats has the name of the sink only.
-func (i *Interceptor) Local() []SinkReport { return i.setup.Load().local() }
-
-func (s *setup) local() []SinkReport {
-	reports := make([]SinkReport, len(s.ordered))
-	for n, name := range s.ordered {
-		d, r := s.sinks[name], &reports[n]
-		r.Sink, r.Totals = name, d.Totals()
-		r.Paused, r.PausedClass, r.PausedSince = d.breaker.paused()
-		if describer, ok := Ability[Describer](d.Sink); ok {
-			r.Details = describer.Describe()
+// Stats reports on every sink, in the order configured, with the work of all live
+// instances, or of the one named. It returns an *InvalidError if that is not live or has
+// told nothing.
+func (i *Interceptor) Stats(ctx context.Context, instance string) (Stats, error) {
+	stored, err := i.Stored(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	instances, err := i.Instances(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	if instance != "" {
+		instances = slices.DeleteFunc(instances, func(one Instance) bool { return one.Name != instance })
+		if len(instances) == 0 || instances[0].Age < 0 {
+			return Stats{}, Invalidf("instance", "no live instance of the name %q has described itself", Shorten(instance, 64))
 		}
 	}
-	return reports
+	var stats Stats
+	for _, s := range stored {
+		stats.Sinks = append(stats.Sinks, SinkReport{SinkStats: s, Work: Work{Sink: s.Sink}})
+	}
+	for _, one := range instances {
+		stats.add(one)
+	}
+	if instance != "" {
+		for n := range stats.Sinks {
+			stats.Sinks[n].Owned = stats.Sinks[n].Work.Buckets
+		}
+	}
+	return stats, nil
+}
+
+// add adds the work of one instance. Sinks that are not configured here are left out.
+func (s *Stats) add(one Instance) {
+	if one.Age < 0 {
+		s.Unreported++
+		return
+	}
+	s.Instances++
+	for n := range s.Sinks {
+		into := &s.Sinks[n].Work
+		if at := slices.IndexFunc(one.Sinks, func(w Work) bool { return w.Sink == into.Sink }); at >= 0 {
+			into.add(one.Sinks[at])
+		}
+	}
+	for _, source := range one.Sources {
+		source.Instance = one.Name
+		s.Sources = append(s.Sources, source)
+	}
 }
 
 // HeldBack returns the sinks that this instance can't deliver to at present, each with

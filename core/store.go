@@ -9,8 +9,8 @@ import (
 // Store keeps messages until they are due. Its clock alone decides what is due, when a
 // lease ends and what "now" means. All methods are safe for concurrent use.
 // core/storetest has the test suite that every Store passes; core/memstore is the
-// reference implementation. A Store may also implement Inspector, HealthChecker and a
-// method Durability() string, which returns the level at which Park accepts; see
+// reference implementation. A Store may also implement Inspector, Fleet, HealthChecker and
+// a method Durability() string, which returns the level at which Park accepts; see
 // Ability.
 //
 // Errors: Park, Cancel, Reschedule, Redrive and Discard return an error that wraps

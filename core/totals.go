@@ -32,22 +32,21 @@ func (c Counts) combine(d Counts, f func(c, d uint64) uint64) Counts {
 func plus(c, d uint64) uint64  { return c + d }
 func minus(c, d uint64) uint64 { return c - d }
 
-// Totals are the counts of one instance for one sink since it started.
-type Totals struct {
-	Counts
-	InFlight int64 // now: taken and not yet settled
-	// Lateness of the messages confirmed in the last four to five minutes, to within 7
-	// %; zero if there were none.
-	LatenessP50, LatenessP99, LatenessMax time.Duration
-}
-
-// Recent is what happened in a time that has just passed. Lateness is as in Totals, of
-// that time.
+// Recent is what happened in a time that has just passed.
 type Recent struct {
 	Counts
+	// Lateness of the messages confirmed in this time, to within 7 %; zero if there were
+	// none.
 	LatenessP50 time.Duration `json:"p50,omitempty"`
 	LatenessP99 time.Duration `json:"p99,omitempty"`
 	LatenessMax time.Duration `json:"max,omitempty"`
+}
+
+func (r *Recent) add(other Recent) {
+	r.Counts = r.combine(other.Counts, plus)
+	r.LatenessP50 = max(r.LatenessP50, other.LatenessP50)
+	r.LatenessP99 = max(r.LatenessP99, other.LatenessP99)
+	r.LatenessMax = max(r.LatenessMax, other.LatenessMax)
 }
 
 type totals struct {
@@ -77,10 +76,4 @@ func (t *totals) counts() Counts {
 		Delivered: t.delivered.Load(), Retried: t.retried.Load(), Unknown: t.unknown.Load(),
 		Dead: t.dead.Load(), Expired: t.expired.Load(),
 	}
-}
-
-func (t *totals) read() Totals {
-	last := t.recent.read(last5m, t.counts)
-	return Totals{Counts: t.counts(), InFlight: t.inFlight.Load(),
-		LatenessP50: last.LatenessP50, LatenessP99: last.LatenessP99, LatenessMax: last.LatenessMax}
 }

@@ -125,6 +125,11 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 	if err := b.openGRPC(f.grpc, log); err != nil {
 		return nil, errors.Join(err, closeInputs(b.inputs()), b.store.Close(), closeSinks(b.sinks))
 	}
+	about := core.About{Version: buildVersion(), Config: c.Hash, Listeners: map[string]string{"http": b.addr.String()}}
+	if b.grpc != nil {
+		about.Listeners["grpc"] = b.grpcAddr.String()
+	}
+	b.SetAbout(about)
 	return b, nil
 }
 

@@ -66,14 +66,14 @@ func (b *devBridge) sendSamples(ctx context.Context) error {
 // printTotals reports what has been done, and what is left behind.
 func (b *devBridge) printTotals(a *app) {
 	fmt.Fprintln(a.stdout)
-	for _, sink := range b.sinks {
-		t, name := sink.Totals(), ""
+	for _, work := range b.Local().Sinks {
+		t, last, name := work.Totals, work.Last5m, ""
 		if len(b.sinks) > 1 {
-			name = sink.Name + ": "
+			name = work.Sink + ": "
 		}
 		fmt.Fprintf(a.stdout, "%saccepted %d, delivered %d, retried %d, dead %d\n", name, t.Accepted, t.Delivered, t.Retried, t.Dead+t.Expired)
-		if t.LatenessMax > 0 { // something was delivered in the last minutes
-			fmt.Fprintf(a.stdout, "%slateness p50 %s, p99 %s, max %s\n", name, millis(t.LatenessP50), millis(t.LatenessP99), millis(t.LatenessMax))
+		if last.LatenessMax > 0 { // something was delivered in the last minutes
+			fmt.Fprintf(a.stdout, "%slateness p50 %s, p99 %s, max %s\n", name, millis(last.LatenessP50), millis(last.LatenessP99), millis(last.LatenessMax))
 		}
 	}
 	if left := b.left(); left > 0 {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
@@ -35,15 +34,16 @@ type instance struct {
 	grpc      *grpclistener.Server // nil: none
 	metrics   *httplistener.Server // that serves only metrics; nil: none
 	listeners []core.Input
+	addrs     map[string]string // of the listeners
 
-	turn    chan struct{} // has room for who applies a configuration, and guards present
+	turn    chan struct{} // has room for who applies a configuration, and guards present and sources
 	ending  chan struct{} // closed when none is to be applied any more
 	present *prepared
-	sources atomic.Pointer[[]*source.Supervisor] // that run, by name
+	sources []*source.Supervisor // that run, by name
 }
 
 func newInstance(path string, w io.Writer, c config.Log) *instance {
-	i := &instance{path: path, level: new(slog.LevelVar), turn: make(chan struct{}, 1), ending: make(chan struct{})}
+	i := &instance{path: path, level: new(slog.LevelVar), addrs: make(map[string]string), turn: make(chan struct{}, 1), ending: make(chan struct{})}
 	i.level.Set(levelOf(c))
 	i.log = newLogger(w, c, i.level)
 	return i
@@ -80,7 +80,7 @@ func (i *instance) open(ctx context.Context, first *prepared) (told []any, err e
 	}
 	i.bridge = core.NewBridge(failpoints.Wrap(i.store), options)
 	if m != nil {
-		m.Watch(metrics.Watched{Bridge: i.bridge.Interceptor, Sources: i.reportOnSources, Memory: i.memory})
+		m.Watch(metrics.Watched{Bridge: i.bridge.Interceptor, Memory: i.memory})
 	}
 	told = []any{"version", buildVersion()}
 	more, err := i.openListeners(c, m)
@@ -105,16 +105,14 @@ func (i *instance) memory(ctx context.Context) (metrics.Memory, error) {
 // openListeners makes the listeners that c wants, and has them listen.
 func (i *instance) openListeners(c *config.Config, m *metrics.Metrics) (told []any, err error) {
 	settings := httpConfig(c, i.log)
-	settings.Sources, settings.Reload, settings.LastReload = i.reportOnSources, i.reloadByRequest, i.reloads.LastError
+	settings.Reload, settings.LastReload = i.reloadByRequest, i.reloads.LastError
 	if m != nil && c.Metrics.Listen == "" {
 		settings.Metrics = m.Handler()
 	}
 	i.http, err = httplistener.New(settings, i.bridge.For("http"))
 	made, all := []string{"http"}, []input{i.http}
 	if err == nil && c.GRPC.Listen != "" {
-		settings := grpcConfig(c, i.log)
-		settings.Sources = i.reportOnSources
-		i.grpc, err = grpclistener.New(settings, i.bridge.For("grpc"))
+		i.grpc, err = grpclistener.New(grpcConfig(c, i.log), i.bridge.For("grpc"))
 		made, all = append(made, "grpc"), append(all, i.grpc)
 	}
 	if err == nil && m != nil && c.Metrics.Listen != "" {
@@ -132,6 +130,7 @@ func (i *instance) openListeners(c *config.Config, m *metrics.Metrics) (told []a
 			return nil, err
 		}
 		i.listeners = append(i.listeners, core.Input{Name: made[n] + " listener", Run: listener.Run})
+		i.addrs[made[n]] = addr.String()
 		told = append(told, made[n], addr.String())
 	}
 	return told, nil
@@ -163,7 +162,8 @@ func (i *instance) apply(next *prepared) (done bool, err error) {
 		err = errors.Join(err, i.bridge.StartInputs(sourceInput(s)))
 	}
 	slices.SortFunc(stay, func(a, b *source.Supervisor) int { return cmp.Compare(a.Name, b.Name) })
-	i.sources.Store(&stay)
+	i.sources = stay
+	i.tell(next.config)
 	return true, errors.Join(stopped, applied, err)
 }
 
@@ -171,7 +171,7 @@ func (i *instance) apply(next *prepared) (done bool, err error) {
 // stop, and what is to start.
 func (i *instance) changeOfSources(next *prepared) (stay []*source.Supervisor, stop []string, start []config.Source) {
 	start = slices.Clone(next.config.Sources)
-	for _, s := range i.runningSources() {
+	for _, s := range i.sources {
 		same := func(c config.Source) bool { return c.Name == s.Name && i.present.hasSource(c) }
 		if slices.ContainsFunc(start, same) {
 			stay, start = append(stay, s), slices.DeleteFunc(start, same)
@@ -189,17 +189,13 @@ func (p *prepared) hasSource(s config.Source) bool {
 	})
 }
 
-func (i *instance) runningSources() []*source.Supervisor {
-	if running := i.sources.Load(); running != nil {
-		return *running
-	}
-	return nil
-}
-
-// reportOnSources returns the reports of the sources, for the listeners.
-func (i *instance) reportOnSources() (reports []core.SourceReport) {
-	for _, s := range i.runningSources() {
-		reports = append(reports, s.Report())
-	}
-	return reports
+// tell sets what the instance tells about itself when it runs c.
+func (i *instance) tell(c *config.Config) {
+	running := i.sources
+	i.bridge.SetAbout(core.About{Version: buildVersion(), Config: c.Hash, Listeners: i.addrs, Sources: func() (reports []core.SourceReport) {
+		for _, s := range running {
+			reports = append(reports, s.Report())
+		}
+		return reports
+	}})
 }

@@ -79,6 +79,9 @@ func (i *instance) reload(ctx context.Context, dryRun bool) (reloaded, error) {
 	}
 	done, next, err := i.compare(ctx)
 	if err == nil && (dryRun || len(done.Changes) == 0) {
+		if !dryRun {
+			i.tell(next.config) // of which only the text is another
+		}
 		err = next.discard()
 	} else if err == nil {
 		err = i.replace(ctx, next, &done)

@@ -138,6 +138,18 @@ func (s *served) effects() string {
 	return fmt.Sprintf("status %d, sinks %v, large %d, debug %t", status, sinks, large, strings.Contains(s.Logs.String(), "level=DEBUG"))
 }
 
+// hash is that of the configuration, as other instances see it.
+func (s *served) hash() string {
+	s.t.Helper()
+	_, answer := s.ask("GET", "/v1/instances", "")
+	all, _ := answer["instances"].([]any)
+	if len(all) != 1 {
+		s.t.Fatalf("got %v", answer)
+	}
+	hash, _ := all[0].(map[string]any)["config"].(string)
+	return hash
+}
+
 const reloadConfig = `log: {level: info}
 store: {redis: {url: "%s"}, lease: 5s}
 http: {listen: "127.0.0.1:0", tokens_file: DIR/tokens}
@@ -157,19 +169,25 @@ func TestReload(t *testing.T) {
 	if got := s.effects(); got != before {
 		t.Fatalf("got %s", got)
 	}
+	hash := s.hash()
+	s.edit("limits:", "# Another text.\nlimits:")
 	if out := s.cli(exitOK, "reload"); !strings.Contains(out, "nothing has changed") {
 		t.Errorf("got %s", out)
+	}
+	sameButText := s.hash()
+	if sameButText == hash {
+		t.Error("the hash is that of the file before")
 	}
 
 	// One fault, and all else is as before.
 	s.write("tokens", secondToken)
 	s.edit("level: info", "level: debug", "10KiB", "500B", "  other: {type: console}", "  third: {type: console, config: {format: xml}}")
-	if out := s.cli(exitConfig, "reload"); !strings.Contains(out, "c.yaml:8:43: error: sinks.third.config.format: must be human or json") || strings.Count(out, "error: ") != 1 {
+	if out := s.cli(exitConfig, "reload"); !strings.Contains(out, "c.yaml:9:43: error: sinks.third.config.format: must be human or json") || strings.Count(out, "error: ") != 1 {
 		t.Errorf("got %s", out)
 	}
 	s.Cmd.Process.Signal(syscall.SIGHUP)
 	poll.Until(t, time.Minute, "the reload by the signal fails", func() bool { return strings.Count(s.Logs.String(), "reload failed") == 2 })
-	if got := s.effects(); got != before {
+	if got := s.effects(); got != before || s.hash() != sameButText {
 		t.Errorf("after a fault: %s", got)
 	}
 	if out := s.cli(exitOK, "health"); !strings.Contains(out, "configuration  last reload failed: ") {
@@ -185,7 +203,7 @@ func TestReload(t *testing.T) {
 			t.Errorf("no %s in %s", want, out)
 		}
 	}
-	if got := s.effects(); got != before {
+	if got := s.effects(); got != before || s.hash() != sameButText {
 		t.Errorf("after a dry run: %s", got)
 	}
 	s.Cmd.Process.Signal(syscall.SIGHUP)
@@ -196,7 +214,7 @@ func TestReload(t *testing.T) {
 	}
 	s.token = secondToken
 	s.awaitLog("level=DEBUG")
-	if got := s.effects(); got != "status 200, sinks [out third], large 413, debug true" {
+	if got := s.effects(); got != "status 200, sinks [out third], large 413, debug true" || s.hash() == sameButText {
 		t.Errorf("after a reload: %s", got)
 	}
 	if status, health := s.ask("GET", "/readyz", ""); status != 200 || health["configuration"] != nil {

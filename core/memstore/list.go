@@ -169,3 +169,26 @@ func (b *bucket) count(stats *core.SinkStats, now time.Time) {
 		stats.NextDue = next
 	}
 }
+
+// Timeline implements core.Inspector.
+func (s *Store) Timeline(_ context.Context, query core.TimelineQuery) (core.Timeline, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := core.Timeline{Due: make([]int, query.Steps())}
+	for _, name := range query.Sinks {
+		for _, b := range s.sink(name).buckets {
+			for _, r := range b.records {
+				switch {
+				case r.place == dead:
+				case r.due.Before(query.From):
+					found.Before++
+				case !r.due.Before(query.To):
+					found.After++
+				default:
+					found.Due[r.due.Sub(query.From)/query.Step]++
+				}
+			}
+		}
+	}
+	return found, nil
+}

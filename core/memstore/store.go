@@ -41,8 +41,8 @@ const (
 	defaultGuard        = 5 * time.Second
 )
 
-// Store implements core.Store, core.Inspector and core.HealthChecker. It uses the clock
-// of the process. Only Serve and Bucket.Wait block and observe their context.
+// Store implements core.Store, core.Inspector, core.Fleet and core.HealthChecker. It uses
+// the clock of the process. Only Serve and Bucket.Wait block and observe their context.
 type Store struct {
 	buckets int
 	windows map[string]time.Duration
@@ -50,8 +50,9 @@ type Store struct {
 	log     *slog.Logger
 	ids     *core.IDs
 
-	mu    sync.Mutex // guards all that hangs on sinks
-	sinks map[string]*sink
+	mu     sync.Mutex // guards all that hangs on sinks, and report
+	sinks  map[string]*sink
+	report func() []byte // see Announce
 }
 
 // sink is what the store holds for one way out.
@@ -133,6 +134,31 @@ const durability = "memory"
 
 // Durability returns the level at which Park accepts.
 func (s *Store) Durability() string { return durability }
+
+// instance is the name of the only instance there is.
+const instance = "memory"
+
+// Announce implements core.Fleet.
+func (s *Store) Announce(report func() []byte) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report = report
+	return instance
+}
+
+// Announced implements core.Fleet: this instance alone, as it is now.
+func (s *Store) Announced(context.Context) ([]core.Announcement, error) {
+	s.mu.Lock()
+	report := s.report
+	s.mu.Unlock()
+	a := core.Announcement{Instance: instance, Age: -1}
+	if report != nil {
+		if text := report(); len(text) <= core.MaxReport {
+			a.Age, a.Report = 0, text
+		}
+	}
+	return []core.Announcement{a}, nil
+}
 
 // Health implements core.HealthChecker; a store in memory can always work.
 func (s *Store) Health(context.Context) error { return nil }

@@ -13,6 +13,7 @@ import (
 var (
 	_ core.Store         = (*memstore.Store)(nil)
 	_ core.Inspector     = (*memstore.Store)(nil)
+	_ core.Fleet         = (*memstore.Store)(nil)
 	_ core.HealthChecker = (*memstore.Store)(nil)
 )
 

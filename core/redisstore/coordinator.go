@@ -24,9 +24,6 @@ func (v *sinkServer) beat() {
 
 // sendBeats sends the heartbeats of several sinks in one round trip to each server.
 func (l *loop) sendBeats(ctx context.Context, sinks []*sinkServer) {
-	if len(sinks) > 0 && l.formats.due() {
-		l.background.Go(func() { l.refreshFormats(ctx, l.keeping) })
-	}
 	calls := make([]call, len(sinks))
 	last := make([]bool, len(sinks))
 	for n, v := range sinks {

@@ -20,9 +20,9 @@ import (
 // written only when every live instance reads it, and an instance that can't write
 // what is written does not start.
 //
-// Nobody announces by the clock: what is parked does, and Serve, if nobody has of
-// late. An instance that does neither writes nothing. When it wakes it announces
-// before it writes. If that fails it continues as it last heard: what it then writes is
+// With that, it publishes its report, see fleet.go. Nobody announces by the clock: what
+// is parked does, and Serve, if nobody has of late. An instance that does neither writes
+// nothing. When it wakes it announces before it writes. If that fails it continues as it last heard: what it then writes is
 // of a format that the others know, and what it reads says its format itself.
 
 const (
@@ -172,7 +172,12 @@ func (s *Store) formatCall(ctx context.Context, client redis.UniversalClient, in
 		buckets = defaultBuckets
 	}
 	features := strings.Join(formatFeatures()[:min(s.config.newest, testFormat)], ",")
-	c := newCall(ctx, s.scripts.format, []string{s.keys.meta()}, instance, oldestFormat, s.config.newest, alive.Milliseconds(), buckets, features)
+	var report []byte
+	if alive > 0 {
+		report = s.report()
+	}
+	c := newCall(ctx, s.scripts.format, []string{s.keys.meta(), s.keys.reports()},
+		instance, oldestFormat, s.config.newest, alive.Milliseconds(), buckets, features, report)
 	s.run(ctx, client, c)
 	reply, err := c.Slice()
 	if err == nil && (len(reply) < 5 || len(reply)%2 == 0) {

@@ -45,6 +45,9 @@ func (k keySpace) tag(sink string, number int) string {
 
 func (k keySpace) meta() string { return k.prefix + ":meta" }
 
+// reports lies in the slot of meta.
+func (k keySpace) reports() string { return k.prefix + ":{" + k.meta() + "}:reports" }
+
 // live is the set of the instances that serve a sink, and plan which of its buckets
 // fall to each. Another prefix than that of their channel: an earlier version has a
 // set of that name, and other ideas of what falls to whom.

@@ -104,6 +104,9 @@ func (l *loop) turn(ctx context.Context, now time.Time) {
 		v.turn(now)
 	}
 	l.probe(ctx, now)
+	if len(l.sinks) > 0 && l.formats.due() {
+		l.background.Go(func() { l.refreshFormats(ctx, l.keeping) })
+	}
 }
 
 // flush sends what is queued, and ends the Serves that have nothing left to do.

@@ -57,6 +57,10 @@ var (
 	luaPeek string
 	//go:embed lua/count.lua
 	luaCount string
+	//go:embed lua/timeline.lua
+	luaTimeline string
+	//go:embed lua/fleet.lua
+	luaFleet string
 	//go:embed lua/beat.lua
 	luaBeat string
 	//go:embed lua/format.lua
@@ -88,7 +92,7 @@ func newScript(name string, parts ...string) *script {
 
 // scripts are all that a Store runs.
 type scripts struct {
-	park, take, settle, own, renew, release, get, cancel, reschedule, redrive, discard, page, peek, count, beat, format, pin *script
+	park, take, settle, own, renew, release, get, cancel, reschedule, redrive, discard, page, peek, count, timeline, fleet, beat, format, pin *script
 }
 
 func newScripts() *scripts {
@@ -110,12 +114,14 @@ func newScripts() *scripts {
 		page:       newScript("page", luaClock, luaBucket, luaPage),
 		peek:       newScript("peek", luaClock, luaBucket, luaPeek),
 		count:      newScript("count", luaClock, luaCount),
+		timeline:   newScript("timeline", luaBucket, luaTimeline),
+		fleet:      newScript("fleet", luaClock, luaFleet),
 	}
 }
 
 func (s *scripts) all() []*script {
 	return []*script{s.park, s.take, s.settle, s.own, s.renew, s.release, s.get, s.cancel,
-		s.reschedule, s.redrive, s.discard, s.page, s.peek, s.count, s.beat, s.format, s.pin}
+		s.reschedule, s.redrive, s.discard, s.page, s.peek, s.count, s.timeline, s.fleet, s.beat, s.format, s.pin}
 }
 
 // load puts the scripts into every master that client reaches. Redis forgets

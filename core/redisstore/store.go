@@ -37,6 +37,7 @@ type Store struct {
 	// lookEvery is how often a server is asked whether it is safe to park there.
 	lookEvery time.Duration
 	formats   formats
+	tell      atomic.Pointer[func() []byte] // see Announce; nil: nothing
 	parker    parker
 	clocks    serverClocks
 	owned     ownedBuckets
@@ -55,6 +56,7 @@ type Store struct {
 var (
 	_ core.Store         = (*Store)(nil)
 	_ core.Inspector     = (*Store)(nil)
+	_ core.Fleet         = (*Store)(nil)
 	_ core.HealthChecker = (*Store)(nil)
 )
 

@@ -72,6 +72,8 @@ func Run(t *testing.T, h Harness) {
 		{"change", changeRules()},
 		{"find", findRules()},
 		{"inspect", inspectRules()},
+		{"timeline", timelineRules()},
+		{"fleet", fleetRules()},
 		{"serve", serveRules()},
 		{"together", togetherRules()},
 	}

@@ -21,7 +21,7 @@ type codec struct {
 	limits      func() core.Limits
 }
 
-// maxList is more than the fields of a ListRequest need.
+// maxList is more than the fields of a ListRequest or TimelineRequest need.
 const maxList = 64 << 10
 
 // Numbers of fields in bridge.proto.
@@ -40,9 +40,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return c.publish(data, streamMessages, request)
 	case *bridgev1.PublishRequest:
 		return c.publish(data, publishMessages, request)
-	case *bridgev1.ListRequest:
+	case *bridgev1.ListRequest, *bridgev1.TimelineRequest:
 		if data.Len() > maxList {
-			return fmt.Errorf("a ListRequest is larger than %d bytes", maxList)
+			return fmt.Errorf("a request is larger than %d bytes", maxList)
 		}
 	}
 	return c.CodecV2.Unmarshal(data, v)

@@ -52,9 +52,6 @@ type Config struct {
 	// default 10 s.
 	StopTimeout time.Duration
 
-	// Sources returns the reports of the sources, for Stats; nil if there are none.
-	Sources func() []core.SourceReport
-
 	Log *slog.Logger // nil discards
 }
 

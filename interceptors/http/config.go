@@ -54,10 +54,6 @@ type Config struct {
 	// to the native one; see package dialect. The default is none.
 	Dialects []string
 
-	// Sources returns the reports of the sources, for stats and readiness; nil if there are
-	// none.
-	Sources func() []core.SourceReport
-
 	// Reload reads the configuration again and applies it, or with dryRun only compares
 	// it, for POST /v1/reload; nil: it can't be. It returns what the answer is to show as
 	// JSON. An error means that nothing was changed; it must hold no secret.

@@ -54,11 +54,8 @@ const reasonForStrangers = "messages can't be accepted; the log has the reason, 
 
 // troubledSources returns names and states only: strangers may ask.
 func (s *Server) troubledSources() map[string]string {
-	if s.config.Sources == nil {
-		return nil
-	}
 	troubled := make(map[string]string)
-	for _, r := range s.config.Sources() {
+	for _, r := range s.in.Sources() {
 		if state := r.State(); state != "running" {
 			troubled[r.Source] = state
 		}

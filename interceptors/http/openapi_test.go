@@ -58,7 +58,9 @@ func restrict(t *testing.T, name string, schema *openapi3.Schema) {
 	schema.Enum = known(schema.Description)
 	schema.Nullable = schema.Nullable || schema.Type == nil // kin-openapi takes no null for any type
 	for name, property := range schema.Properties {
-		restrict(t, name, property.Value)
+		if property.Ref == "" { // else its turn comes, or has come
+			restrict(t, name, property.Value)
+		}
 	}
 }
 
@@ -190,6 +192,10 @@ func (w *witness) succeed(f *fixture) {
 	w.want(f.do("POST", "/v1/dead/d1/redrive", ""), 200)
 	w.want(f.do("DELETE", "/v1/dead/d2", ""), 200)
 	w.want(f.do("GET", "/v1/stats", ""), 200)
+	w.want(f.do("GET", "/v1/stats?instance=memory", ""), 200)
+	w.want(f.do("GET", "/v1/instances", ""), 200)
+	w.want(f.do("GET", "/v1/timeline", ""), 200)
+	w.want(f.do("GET", "/v1/timeline?step=10m&from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z&sink=orders&sink=mails", ""), 200)
 	w.want(f.do("POST", "/v1/reload?dry_run=true", ""), 200)
 	w.want(f.do("GET", "/metrics", ""), 200)
 	w.want(f.do("GET", "/livez", ""), 200)
@@ -248,7 +254,12 @@ func (s *sick) Redrive(context.Context, core.Ref) (core.Receipt, error)    { ret
 func (s *sick) Discard(context.Context, core.Ref) (core.Receipt, error)    { return core.Receipt{}, s.err }
 func (s *sick) List(context.Context, core.Query) (core.Page, error)        { return core.Page{}, s.err }
 func (s *sick) Stats(context.Context, ...string) ([]core.SinkStats, error) { return nil, s.err }
-func (s *sick) Health(context.Context) error                               { return s.err }
+func (s *sick) Timeline(context.Context, core.TimelineQuery) (core.Timeline, error) {
+	return core.Timeline{}, s.err
+}
+func (s *sick) Announce(func() []byte) string                          { return "sick" }
+func (s *sick) Announced(context.Context) ([]core.Announcement, error) { return nil, s.err }
+func (s *sick) Health(context.Context) error                           { return s.err }
 func (s *sick) Reschedule(context.Context, core.Ref, core.When) (core.Receipt, error) {
 	return core.Receipt{}, s.err
 }
@@ -286,6 +297,8 @@ func (w *witness) fail(f *fixture) {
 		w.want(f.do("GET", path+"?cursor=x", ""), 400)
 	}
 	w.want(f.do("GET", "/v1/stats?x=1", ""), 400)
+	w.want(f.do("GET", "/v1/instances?x=1", ""), 400)
+	w.want(f.do("GET", "/v1/timeline?step=0s", ""), 400)
 	w.want(f.do("POST", "/v1/reload?dry_run=maybe", ""), 400)
 	w.want(f.do("POST", "/v1/reload", ""), 422)
 	w.want(f.do("GET", "/readyz", ""), 200)
@@ -317,7 +330,7 @@ func (w *witness) failWith(t *testing.T) {
 		w.want(f.do("POST", "/v1/messages/batch", `{"topic":"t","delay":"1h"}`, "Content-Type: application/x-ndjson"), 200)
 		w.want(f.do("POST", "/v1/publish/orders/t", "", "Delaybridge-Delay: 1h"), 503)
 		for _, call := range [][2]string{{"GET", "/v1/messages/a"}, {"DELETE", "/v1/messages/a"}, {"POST", "/v1/messages/a/deliver-now"},
-			{"POST", "/v1/dead/a/redrive"}, {"DELETE", "/v1/dead/a"}, {"GET", "/v1/messages"}, {"GET", "/v1/dead"}, {"GET", "/v1/stats"}, {"GET", "/readyz"}} {
+			{"POST", "/v1/dead/a/redrive"}, {"DELETE", "/v1/dead/a"}, {"GET", "/v1/messages"}, {"GET", "/v1/dead"}, {"GET", "/v1/stats"}, {"GET", "/v1/instances"}, {"GET", "/v1/timeline"}, {"GET", "/readyz"}} {
 			w.want(f.do(call[0], call[1], ""), 503)
 		}
 		w.want(f.do("PATCH", "/v1/messages/a", `{"delay":"1h"}`), 503)
@@ -325,7 +338,7 @@ func (w *witness) failWith(t *testing.T) {
 	f := &fixture{T: t}
 	f.serve(Config{}, &failing{})
 	w.observe(f)
-	for _, path := range []string{"/v1/messages", "/v1/dead", "/v1/stats"} {
+	for _, path := range []string{"/v1/messages", "/v1/dead", "/v1/stats", "/v1/timeline"} {
 		w.want(f.do("GET", path, ""), 501)
 	}
 	w.want(f.do("POST", "/v1/reload", ""), 501)

@@ -65,6 +65,8 @@ func (s *Server) api() map[string]handler {
 		"POST /v1/dead/{id}/redrive":         s.change(s.in.Redrive),
 		"DELETE /v1/dead/{id}":               s.change(s.in.Discard),
 		"GET /v1/stats":                      s.stats,
+		"GET /v1/instances":                  s.instances,
+		"GET /v1/timeline":                   s.timeline,
 		"POST /v1/reload":                    s.reload,
 		"GET " + pathOpenAPI:                 s.showOpenAPI,
 
@@ -77,6 +79,8 @@ func (s *Server) api() map[string]handler {
 		"/v1/dead/{id}/redrive":         allow("POST"),
 		"/v1/dead/{id}":                 allow("DELETE"),
 		"/v1/stats":                     allow("GET, HEAD"),
+		"/v1/instances":                 allow("GET, HEAD"),
+		"/v1/timeline":                  allow("GET, HEAD"),
 		"/v1/reload":                    allow("POST"),
 		pathOpenAPI:                     allow("GET, HEAD"),
 	}

@@ -8,55 +8,56 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
+// statsJSON is what is stored, and what all live instances have done, or one of them.
 type statsJSON struct {
 	Durability string       `json:"durability"`
+	Instances  int          `json:"instances"`
+	Unreported int          `json:"unreported,omitempty"`
 	Sinks      []sinkJSON   `json:"sinks"`
 	Sources    []sourceJSON `json:"sources,omitempty"`
 }
 
-// sourceJSON is what one source of this instance has done since it started; lag
-// is what waits in its source, and is left out if it is unknown. What holds it up
-// is in trouble, if anything does.
-type sourceJSON struct {
-	Source     string `json:"source"`
-	Parked     uint64 `json:"parked"`
-	Duplicates uint64 `json:"duplicates"`
-	Rejected   uint64 `json:"rejected"`
-	Skipped    uint64 `json:"skipped,omitempty"`
-	Retried    uint64 `json:"retried"`
-	Lag        *int64 `json:"lag,omitempty"`
-	State      string `json:"state"`
-	Trouble    string `json:"trouble,omitempty"`
-	Since      string `json:"trouble_since,omitempty"`
-}
-
-// sinkJSON is what is stored for one sink, by all instances; since_start is
-// what this instance has done, and details is what its sink reports about itself.
+// sinkJSON is what is stored for one sink, and the work of the instances asked for;
+// details is what the sink of the instance that answers reports about itself.
 type sinkJSON struct {
-	Sink        string            `json:"sink"`
-	Scheduled   int               `json:"scheduled"`
-	Due         int               `json:"due"`
-	Dead        int               `json:"dead"`
-	Buckets     int               `json:"buckets"`
-	Owned       int               `json:"owned"`
-	NextDue     string            `json:"next_due,omitempty"`
-	Paused      string            `json:"paused,omitempty"`
-	PausedSince string            `json:"paused_since,omitempty"`
-	Details     map[string]string `json:"details,omitempty"`
-	SinceStart  totalsJSON        `json:"since_start"`
+	Sink      string            `json:"sink"`
+	Scheduled int               `json:"scheduled"`
+	Due       int               `json:"due"`
+	Retrying  int               `json:"retrying"`
+	Dead      int               `json:"dead"`
+	Buckets   int               `json:"buckets"`
+	NextDue   string            `json:"next_due,omitempty"`
+	Details   map[string]string `json:"details,omitempty"`
+	workJSON
 }
 
-type totalsJSON struct {
-	Accepted    uint64       `json:"accepted"`
-	Republished uint64       `json:"republished"`
-	Repeated    uint64       `json:"repeated"`
-	Refused     uint64       `json:"refused"`
-	Delivered   uint64       `json:"delivered"`
-	Retried     uint64       `json:"retried"`
-	Unknown     uint64       `json:"unknown"`
-	Dead        uint64       `json:"dead"`
-	Expired     uint64       `json:"expired"`
-	LatenessMS  latenessJSON `json:"lateness_ms"`
+// workJSON is what instances do for one sink.
+type workJSON struct {
+	Owned       int        `json:"owned"`
+	InFlight    int64      `json:"in_flight"`
+	Paused      string     `json:"paused,omitempty"`
+	PausedSince string     `json:"paused_since,omitempty"`
+	SinceStart  countsJSON `json:"since_start"`
+	Last1m      recentJSON `json:"last_1m"`
+	Last5m      recentJSON `json:"last_5m"`
+	Last60m     recentJSON `json:"last_60m"`
+}
+
+type countsJSON struct {
+	Accepted    uint64 `json:"accepted"`
+	Republished uint64 `json:"republished"`
+	Repeated    uint64 `json:"repeated"`
+	Refused     uint64 `json:"refused"`
+	Delivered   uint64 `json:"delivered"`
+	Retried     uint64 `json:"retried"`
+	Unknown     uint64 `json:"unknown"`
+	Dead        uint64 `json:"dead"`
+	Expired     uint64 `json:"expired"`
+}
+
+type recentJSON struct {
+	countsJSON
+	LatenessMS latenessJSON `json:"lateness_ms"`
 }
 
 type latenessJSON struct {
@@ -65,47 +66,75 @@ type latenessJSON struct {
 	Max float64 `json:"max"`
 }
 
+// sourceJSON is what one source of one instance has done since that started; lag
+// is what waits in its source, and lag_ms how old that is. They are left out if they are
+// unknown. What holds it up is in trouble, if anything does.
+type sourceJSON struct {
+	Instance   string `json:"instance,omitempty"`
+	Source     string `json:"source"`
+	Parked     uint64 `json:"parked"`
+	Duplicates uint64 `json:"duplicates"`
+	Rejected   uint64 `json:"rejected"`
+	Skipped    uint64 `json:"skipped,omitempty"`
+	Retried    uint64 `json:"retried"`
+	Lag        *int64 `json:"lag,omitempty"`
+	LagMS      *int64 `json:"lag_ms,omitempty"`
+	State      string `json:"state"`
+	Trouble    string `json:"trouble,omitempty"`
+	Since      string `json:"trouble_since,omitempty"`
+}
+
 func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
-	if _, err := queryOf(r, nil); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
-	defer cancel()
-	reports, err := s.in.Stats(ctx)
+	given, err := queryOf(r, nil, "instance")
 	if err != nil {
 		return err
 	}
-	answer := statsJSON{Durability: s.in.Durability(), Sinks: make([]sinkJSON, len(reports))}
-	for n, report := range reports {
-		answer.Sinks[n] = newSinkJSON(report)
+	if given.Has("instance") && given.Get("instance") == "" {
+		return core.Invalidf("instance", "is empty")
 	}
-	if s.config.Sources != nil {
-		for _, report := range s.config.Sources() {
-			answer.Sources = append(answer.Sources, newSourceJSON(report))
-		}
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	stats, err := s.in.Stats(ctx, given.Get("instance"))
+	if err != nil {
+		return err
+	}
+	answer := statsJSON{Durability: s.in.Durability(), Instances: stats.Instances, Unreported: stats.Unreported,
+		Sinks: make([]sinkJSON, len(stats.Sinks)), Sources: newSourcesJSON(stats.Sources)}
+	for n, report := range stats.Sinks {
+		answer.Sinks[n] = newSinkJSON(report)
 	}
 	return s.writeJSON(w, http.StatusOK, answer)
 }
 
-func newSourceJSON(r core.SourceReport) sourceJSON {
-	i := sourceJSON{Source: r.Source, Parked: r.Parked, Duplicates: r.Duplicates, Rejected: r.Rejected, Skipped: r.Skipped,
-		Retried: r.Retried, State: r.State(), Trouble: r.Trouble, Since: timeText(r.Since)}
-	if r.Lag >= 0 {
-		i.Lag = &r.Lag
+func newSourcesJSON(reports []core.SourceReport) []sourceJSON {
+	sources := make([]sourceJSON, len(reports))
+	for n, r := range reports {
+		sources[n] = sourceJSON{Instance: r.Instance, Source: r.Source, Parked: r.Parked, Duplicates: r.Duplicates, Rejected: r.Rejected,
+			Skipped: r.Skipped, Retried: r.Retried, State: r.State(), Trouble: r.Trouble, Since: timeText(r.Since)}
+		if r.Lag >= 0 {
+			sources[n].Lag = &r.Lag
+		}
+		if age := r.LagTime.Milliseconds(); r.LagTime >= 0 {
+			sources[n].LagMS = &age
+		}
 	}
-	return i
+	return sources
 }
 
 func newSinkJSON(r core.SinkReport) sinkJSON {
-	return sinkJSON{
-		Sink: r.Sink, Scheduled: r.Scheduled, Due: r.Due, Dead: r.SinkStats.Dead, Buckets: r.Buckets, Owned: r.Owned,
-		NextDue: timeText(r.NextDue), Paused: r.Paused, PausedSince: timeText(r.PausedSince), Details: r.Details,
-		SinceStart: totalsJSON{
-			Accepted: r.Accepted, Republished: r.Republished, Repeated: r.Repeated, Refused: r.Refused, Delivered: r.Delivered,
-			Retried: r.Retried, Unknown: r.Unknown, Dead: r.Totals.Dead, Expired: r.Expired,
-			LatenessMS: latenessJSON{milliseconds(r.LatenessP50), milliseconds(r.LatenessP99), milliseconds(r.LatenessMax)},
-		},
-	}
+	j := sinkJSON{Sink: r.Sink, Scheduled: r.Scheduled, Due: r.Due, Retrying: r.Retrying, Dead: r.Dead, Buckets: r.Buckets,
+		NextDue: timeText(r.NextDue), Details: r.Work.Details, workJSON: newWorkJSON(r.Work)}
+	j.Owned = r.Owned
+	return j
+}
+
+func newWorkJSON(w core.Work) workJSON {
+	return workJSON{Owned: w.Buckets, InFlight: w.InFlight, Paused: w.Paused, PausedSince: timeText(w.PausedSince),
+		SinceStart: countsJSON(w.Totals), Last1m: newRecentJSON(w.Last1m), Last5m: newRecentJSON(w.Last5m), Last60m: newRecentJSON(w.Last60m)}
+}
+
+func newRecentJSON(r core.Recent) recentJSON {
+	return recentJSON{countsJSON(r.Counts), latenessJSON{milliseconds(r.LatenessP50), milliseconds(r.LatenessP99), milliseconds(r.LatenessMax)}}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -109,6 +109,10 @@ func (s *stuck) Stats(context.Context, ...string) ([]core.SinkStats, error) {
 	return nil, nil
 }
 
+func (s *stuck) Timeline(context.Context, core.TimelineQuery) (core.Timeline, error) {
+	return core.Timeline{}, nil
+}
+
 // HTTP/2 streams that are begun and reset at once, while their handlers are
 // still at work, end the connection, not the server.
 func TestRapidReset(t *testing.T) {

@@ -124,11 +124,11 @@ func fullRun(t *testing.T, f func(*Metrics)) {
 	m := New(Config{Version: "v1.2.3", Sinks: []string{"orders", "mail"}, Topics: map[string][]string{"orders": {"listed"}},
 		Loaded: func() Loaded { return Loaded{Generation: 2, At: time.Unix(1_700_000_000, 0), Failed: true} }})
 	inBridge(t, m, func(ctx context.Context, bridge *core.Bridge) {
+		bridge.SetAbout(core.About{Sources: func() []core.SourceReport {
+			return []core.SourceReport{{Source: "orders-in", Parked: 4, Duplicates: 3, Rejected: 2, Skipped: 1, Retried: 5, Lag: 7, LagTime: 8 * time.Second},
+				{Source: "other", Lag: -1, LagTime: -1, Trouble: "down"}}
+		}})
 		m.Watch(Watched{Bridge: bridge.Interceptor,
-			Sources: func() []core.SourceReport {
-				return []core.SourceReport{{Source: "orders-in", Parked: 4, Duplicates: 3, Rejected: 2, Skipped: 1, Retried: 5, Lag: 7, LagTime: 8 * time.Second},
-					{Source: "other", Lag: -1, LagTime: -1, Trouble: "down"}}
-			},
 			Memory: func(context.Context) (Memory, error) {
 				return Memory{Used: 2e6, Dataset: 1e6, Limit: 3e6, Free: 1e6}, nil
 			}})

@@ -14,8 +14,6 @@ import (
 // Watched is what is asked at a scrape.
 type Watched struct {
 	Bridge *core.Interceptor
-	// Sources returns the reports of the sources; nil if there are none.
-	Sources func() []core.SourceReport
 	// Memory asks the store about its memory; nil if that has no bound of its own.
 	Memory func(ctx context.Context) (Memory, error)
 }
@@ -46,7 +44,7 @@ type watch struct {
 	read
 
 	mu       sync.Mutex
-	stats    []core.SinkReport
+	stats    []core.SinkStats
 	statsErr error
 	statsAt  time.Time
 	memory   Memory
@@ -76,13 +74,12 @@ func (s sample) counter(d *prometheus.Desc, value float64, labels ...string) {
 // not the store answers.
 func (w *watch) Collect(metrics chan<- prometheus.Metric) {
 	s := sample(metrics)
-	for _, r := range w.Bridge.Local() {
+	me := w.Bridge.Local()
+	for _, r := range me.Sinks {
 		w.local(s, r)
 	}
-	if w.Sources != nil {
-		for _, r := range w.Sources() {
-			w.source(s, r)
-		}
+	for _, r := range me.Sources {
+		w.source(s, r)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,8 +90,8 @@ func (w *watch) Collect(metrics chan<- prometheus.Metric) {
 	}
 	messages := 0
 	for _, r := range w.stats {
-		w.stored(s, r.SinkStats)
-		messages += r.Scheduled + r.SinkStats.Dead
+		w.stored(s, r)
+		messages += r.Scheduled + r.Dead
 	}
 	if w.Memory != nil && w.memErr == nil {
 		w.capacity(s, messages)
@@ -106,7 +103,7 @@ func (w *watch) ask() {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	if w.statsAt.IsZero() || time.Since(w.statsAt) >= statsFor {
-		w.stats, w.statsErr = w.Bridge.Stats(ctx)
+		w.stats, w.statsErr = w.Bridge.Stored(ctx)
 		w.statsAt = time.Now()
 	}
 	if w.Memory != nil && w.statsErr == nil && (w.memoryAt.IsZero() || time.Since(w.memoryAt) >= memoryFor) {
@@ -115,7 +112,7 @@ func (w *watch) ask() {
 	}
 }
 
-func (w *watch) local(s sample, r core.SinkReport) {
+func (w *watch) local(s sample, r core.Work) {
 	s.gauge(w.inFlight, float64(r.InFlight), r.Sink)
 	if r.Paused == "" {
 		s.gauge(w.paused, 0, r.Sink, "")

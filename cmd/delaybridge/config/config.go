@@ -15,6 +15,9 @@ import (
 // Config is a whole configuration, checked and with the defaults filled in.
 // config.example.yaml documents every key.
 type Config struct {
+	// Hash is of the text of the file, with variables as they are named there: instances
+	// with the same file have the same, and no secret from elsewhere is in it.
+	Hash            string
 	Version         int
 	Log             Log
 	Store           Store

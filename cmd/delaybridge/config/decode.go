@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +22,8 @@ import (
 // Faults. Of other files it reads those that secrets are in; see Load for the rest.
 func Decode(name string, text []byte, options Options) (*Config, error) {
 	clean := strings.ReplaceAll(strings.TrimPrefix(string(text), "\uFEFF"), "\r\n", "\n")
-	c := &Config{source: newSource(name, clean, new(Config).fields(options))}
+	hash := sha256.Sum256([]byte(clean))
+	c := &Config{Hash: hex.EncodeToString(hash[:6]), source: newSource(name, clean, new(Config).fields(options))}
 	d := decoder{source: c.source, options: options.withDefaults()}
 	body, f := c.source.parse(clean)
 	if f != nil {

@@ -1754,9 +1754,11 @@ func (x *DiscardResponse) GetReceipt() *Receipt {
 	return nil
 }
 
-// StatsRequest is empty.
+// StatsRequest selects whose work is counted.
 type StatsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of an instance, as in Instance; empty is all live instances together.
+	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1791,15 +1793,27 @@ func (*StatsRequest) Descriptor() ([]byte, []int) {
 	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{25}
 }
 
+func (x *StatsRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 // StatsResponse has the counts of sinks and sources.
 type StatsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Level of durability of accepted messages: memory, replicated or fsync.
 	Durability string `protobuf:"bytes,1,opt,name=durability,proto3" json:"durability,omitempty"`
-	// In the order of the configuration.
+	// In the order of the configuration of the instance that answers.
 	Sinks []*SinkStats `protobuf:"bytes,2,rep,name=sinks,proto3" json:"sinks,omitempty"`
-	// Of this instance, by name.
-	Sources       []*SourceStats `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
+	// Of the instances counted.
+	Sources []*SourceStats `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
+	// Number of the instances counted.
+	Instances int32 `protobuf:"varint,4,opt,name=instances,proto3" json:"instances,omitempty"`
+	// Number of live instances that are not counted, because they have not described
+	// themselves, such as those of another version.
+	Unreported    int32 `protobuf:"varint,5,opt,name=unreported,proto3" json:"unreported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1855,8 +1869,22 @@ func (x *StatsResponse) GetSources() []*SourceStats {
 	return nil
 }
 
-// SinkStats has the messages that all instances have stored for one sink, and the counts
-// of this instance.
+func (x *StatsResponse) GetInstances() int32 {
+	if x != nil {
+		return x.Instances
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetUnreported() int32 {
+	if x != nil {
+		return x.Unreported
+	}
+	return 0
+}
+
+// SinkStats has the messages that are stored for one sink, and the counts of the
+// instances asked for.
 type SinkStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the sink.
@@ -1869,18 +1897,30 @@ type SinkStats struct {
 	Dead int64 `protobuf:"varint,4,opt,name=dead,proto3" json:"dead,omitempty"`
 	// Number of buckets.
 	Buckets int32 `protobuf:"varint,5,opt,name=buckets,proto3" json:"buckets,omitempty"`
-	// Of these, owned by some instance.
+	// Of these, owned by the instances asked for.
 	Owned int32 `protobuf:"varint,6,opt,name=owned,proto3" json:"owned,omitempty"`
 	// When the next message is due; not set if none waits.
 	NextDue *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`
-	// Why this instance has paused the sink; empty if it has not.
+	// Why an instance has paused the sink, of those asked for the one that has paused it
+	// for longest; empty if none has.
 	Paused string `protobuf:"bytes,8,opt,name=paused,proto3" json:"paused,omitempty"`
-	// Since when this instance has paused the sink.
+	// Since when that instance has paused the sink.
 	PausedSince *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=paused_since,json=pausedSince,proto3" json:"paused_since,omitempty"`
-	// Details that the sink reports about itself.
+	// Details that the sink of the instance that answers reports; empty if another one was
+	// asked for.
 	Details map[string]string `protobuf:"bytes,10,rep,name=details,proto3" json:"details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Counts of this instance since it started.
-	SinceStart    *SinkTotals `protobuf:"bytes,11,opt,name=since_start,json=sinceStart,proto3" json:"since_start,omitempty"`
+	// Counts since each instance started: the sum falls when an instance ends.
+	SinceStart *SinkTotals `protobuf:"bytes,11,opt,name=since_start,json=sinceStart,proto3" json:"since_start,omitempty"`
+	// Messages taken and not yet settled.
+	InFlight int64 `protobuf:"varint,12,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// Counts of the last 50 to 60 seconds.
+	Last_1M *SinkRecent `protobuf:"bytes,13,opt,name=last_1m,json=last1m,proto3" json:"last_1m,omitempty"`
+	// Counts of the last 4 to 5 minutes.
+	Last_5M *SinkRecent `protobuf:"bytes,14,opt,name=last_5m,json=last5m,proto3" json:"last_5m,omitempty"`
+	// Counts of the last 55 to 60 minutes.
+	Last_60M *SinkRecent `protobuf:"bytes,15,opt,name=last_60m,json=last60m,proto3" json:"last_60m,omitempty"`
+	// Of scheduled, those that have failed before; includes what is being delivered.
+	Retrying      int64 `protobuf:"varint,16,opt,name=retrying,proto3" json:"retrying,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1992,7 +2032,42 @@ func (x *SinkStats) GetSinceStart() *SinkTotals {
 	return nil
 }
 
-// SinkTotals are the counts of one instance for one sink since the instance started.
+func (x *SinkStats) GetInFlight() int64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *SinkStats) GetLast_1M() *SinkRecent {
+	if x != nil {
+		return x.Last_1M
+	}
+	return nil
+}
+
+func (x *SinkStats) GetLast_5M() *SinkRecent {
+	if x != nil {
+		return x.Last_5M
+	}
+	return nil
+}
+
+func (x *SinkStats) GetLast_60M() *SinkRecent {
+	if x != nil {
+		return x.Last_60M
+	}
+	return nil
+}
+
+func (x *SinkStats) GetRetrying() int64 {
+	if x != nil {
+		return x.Retrying
+	}
+	return 0
+}
+
+// SinkTotals are the counts for one sink.
 type SinkTotals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Messages parked.
@@ -2012,9 +2087,7 @@ type SinkTotals struct {
 	// Messages that became dead letters, but for those that expired.
 	Dead uint64 `protobuf:"varint,8,opt,name=dead,proto3" json:"dead,omitempty"`
 	// Messages that expired.
-	Expired uint64 `protobuf:"varint,9,opt,name=expired,proto3" json:"expired,omitempty"`
-	// Of the messages confirmed in the last five minutes.
-	Lateness      *Lateness `protobuf:"bytes,10,opt,name=lateness,proto3" json:"lateness,omitempty"`
+	Expired       uint64 `protobuf:"varint,9,opt,name=expired,proto3" json:"expired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2112,7 +2185,56 @@ func (x *SinkTotals) GetExpired() uint64 {
 	return 0
 }
 
-func (x *SinkTotals) GetLateness() *Lateness {
+// SinkRecent are the counts for one sink of a time that has just passed.
+type SinkRecent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In this time.
+	Totals *SinkTotals `protobuf:"bytes,1,opt,name=totals,proto3" json:"totals,omitempty"`
+	// Of the messages confirmed in this time. Of several instances, the largest of each
+	// figure, so that those of all messages are not larger.
+	Lateness      *Lateness `protobuf:"bytes,2,opt,name=lateness,proto3" json:"lateness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SinkRecent) Reset() {
+	*x = SinkRecent{}
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SinkRecent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SinkRecent) ProtoMessage() {}
+
+func (x *SinkRecent) ProtoReflect() protoreflect.Message {
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SinkRecent.ProtoReflect.Descriptor instead.
+func (*SinkRecent) Descriptor() ([]byte, []int) {
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SinkRecent) GetTotals() *SinkTotals {
+	if x != nil {
+		return x.Totals
+	}
+	return nil
+}
+
+func (x *SinkRecent) GetLateness() *Lateness {
 	if x != nil {
 		return x.Lateness
 	}
@@ -2135,7 +2257,7 @@ type Lateness struct {
 
 func (x *Lateness) Reset() {
 	*x = Lateness{}
-	mi := &file_delaybridge_v1_bridge_proto_msgTypes[29]
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2269,7 @@ func (x *Lateness) String() string {
 func (*Lateness) ProtoMessage() {}
 
 func (x *Lateness) ProtoReflect() protoreflect.Message {
-	mi := &file_delaybridge_v1_bridge_proto_msgTypes[29]
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2282,7 @@ func (x *Lateness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lateness.ProtoReflect.Descriptor instead.
 func (*Lateness) Descriptor() ([]byte, []int) {
-	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{29}
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Lateness) GetP50() *durationpb.Duration {
@@ -2184,7 +2306,7 @@ func (x *Lateness) GetMax() *durationpb.Duration {
 	return nil
 }
 
-// SourceStats are the counts of one source of this instance since the instance started.
+// SourceStats are the counts of one source of one instance since that instance started.
 type SourceStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the source.
@@ -2207,14 +2329,19 @@ type SourceStats struct {
 	// Why the source is not running; empty if it is.
 	Trouble string `protobuf:"bytes,9,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	// Since when the source is not running.
-	TroubleSince  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=trouble_since,json=troubleSince,proto3" json:"trouble_since,omitempty"`
+	TroubleSince *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=trouble_since,json=troubleSince,proto3" json:"trouble_since,omitempty"`
+	// Name of the instance.
+	Instance string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
+	// Age of the record that was parked last in the partition or queue that is furthest
+	// behind; 0 without a lag, absent if it is unknown.
+	LagTime       *durationpb.Duration `protobuf:"bytes,12,opt,name=lag_time,json=lagTime,proto3" json:"lag_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceStats) Reset() {
 	*x = SourceStats{}
-	mi := &file_delaybridge_v1_bridge_proto_msgTypes[30]
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2353,7 @@ func (x *SourceStats) String() string {
 func (*SourceStats) ProtoMessage() {}
 
 func (x *SourceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_delaybridge_v1_bridge_proto_msgTypes[30]
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2366,7 @@ func (x *SourceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStats.ProtoReflect.Descriptor instead.
 func (*SourceStats) Descriptor() ([]byte, []int) {
-	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{30}
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SourceStats) GetSource() string {
@@ -2310,6 +2437,571 @@ func (x *SourceStats) GetTroubleSince() *timestamppb.Timestamp {
 		return x.TroubleSince
 	}
 	return nil
+}
+
+func (x *SourceStats) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *SourceStats) GetLagTime() *durationpb.Duration {
+	if x != nil {
+		return x.LagTime
+	}
+	return nil
+}
+
+// InstancesRequest is empty.
+type InstancesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstancesRequest) Reset() {
+	*x = InstancesRequest{}
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstancesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstancesRequest) ProtoMessage() {}
+
+func (x *InstancesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstancesRequest.ProtoReflect.Descriptor instead.
+func (*InstancesRequest) Descriptor() ([]byte, []int) {
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{32}
+}
+
+// InstancesResponse has the live instances.
+type InstancesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Instances     []*Instance `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstancesResponse) Reset() {
+	*x = InstancesResponse{}
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstancesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstancesResponse) ProtoMessage() {}
+
+func (x *InstancesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstancesResponse.ProtoReflect.Descriptor instead.
+func (*InstancesResponse) Descriptor() ([]byte, []int) {
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *InstancesResponse) GetInstances() []*Instance {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+// Instance is one of the instances that share a store, as it has described itself. Each
+// does so every few seconds.
+type Instance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the instance.
+	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	// Whether it is the one that answers, which is described as it is now.
+	Self bool `protobuf:"varint,2,opt,name=self,proto3" json:"self,omitempty"`
+	// How long ago it described itself, on the store's clock. Absent if it has not, as it is
+	// of another version: then the fields below are empty.
+	Age *durationpb.Duration `protobuf:"bytes,3,opt,name=age,proto3" json:"age,omitempty"`
+	// Version of delaybridge.
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// Hash of its configuration file.
+	Config string `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"`
+	// When it started, on its own clock.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Addresses of its listeners, by the listener's name.
+	Listeners map[string]string `protobuf:"bytes,7,rep,name=listeners,proto3" json:"listeners,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What it does for each sink.
+	Sinks []*InstanceSink `protobuf:"bytes,8,rep,name=sinks,proto3" json:"sinks,omitempty"`
+	// Its sources.
+	Sources []*SourceStats `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
+	// Number of sinks and sources that did not fit into its description.
+	Omitted       int32 `protobuf:"varint,10,opt,name=omitted,proto3" json:"omitted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Instance) Reset() {
+	*x = Instance{}
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Instance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Instance) ProtoMessage() {}
+
+func (x *Instance) ProtoReflect() protoreflect.Message {
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Instance.ProtoReflect.Descriptor instead.
+func (*Instance) Descriptor() ([]byte, []int) {
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Instance) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Instance) GetSelf() bool {
+	if x != nil {
+		return x.Self
+	}
+	return false
+}
+
+func (x *Instance) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
+func (x *Instance) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Instance) GetConfig() string {
+	if x != nil {
+		return x.Config
+	}
+	return ""
+}
+
+func (x *Instance) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *Instance) GetListeners() map[string]string {
+	if x != nil {
+		return x.Listeners
+	}
+	return nil
+}
+
+func (x *Instance) GetSinks() []*InstanceSink {
+	if x != nil {
+		return x.Sinks
+	}
+	return nil
+}
+
+func (x *Instance) GetSources() []*SourceStats {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Instance) GetOmitted() int32 {
+	if x != nil {
+		return x.Omitted
+	}
+	return 0
+}
+
+// InstanceSink is what one instance does for one sink.
+type InstanceSink struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the sink.
+	Sink string `protobuf:"bytes,1,opt,name=sink,proto3" json:"sink,omitempty"`
+	// Number of buckets that the instance owns.
+	Owned int32 `protobuf:"varint,2,opt,name=owned,proto3" json:"owned,omitempty"`
+	// Messages taken and not yet settled.
+	InFlight int64 `protobuf:"varint,3,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// Why the instance has paused the sink; empty if it has not.
+	Paused string `protobuf:"bytes,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Since when the instance has paused the sink.
+	PausedSince *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=paused_since,json=pausedSince,proto3" json:"paused_since,omitempty"`
+	// Counts since the instance started.
+	SinceStart *SinkTotals `protobuf:"bytes,6,opt,name=since_start,json=sinceStart,proto3" json:"since_start,omitempty"`
+	// Counts of the last 50 to 60 seconds.
+	Last_1M *SinkRecent `protobuf:"bytes,7,opt,name=last_1m,json=last1m,proto3" json:"last_1m,omitempty"`
+	// Counts of the last 4 to 5 minutes.
+	Last_5M *SinkRecent `protobuf:"bytes,8,opt,name=last_5m,json=last5m,proto3" json:"last_5m,omitempty"`
+	// Counts of the last 55 to 60 minutes.
+	Last_60M      *SinkRecent `protobuf:"bytes,9,opt,name=last_60m,json=last60m,proto3" json:"last_60m,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstanceSink) Reset() {
+	*x = InstanceSink{}
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstanceSink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstanceSink) ProtoMessage() {}
+
+func (x *InstanceSink) ProtoReflect() protoreflect.Message {
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstanceSink.ProtoReflect.Descriptor instead.
+func (*InstanceSink) Descriptor() ([]byte, []int) {
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *InstanceSink) GetSink() string {
+	if x != nil {
+		return x.Sink
+	}
+	return ""
+}
+
+func (x *InstanceSink) GetOwned() int32 {
+	if x != nil {
+		return x.Owned
+	}
+	return 0
+}
+
+func (x *InstanceSink) GetInFlight() int64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *InstanceSink) GetPaused() string {
+	if x != nil {
+		return x.Paused
+	}
+	return ""
+}
+
+func (x *InstanceSink) GetPausedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PausedSince
+	}
+	return nil
+}
+
+func (x *InstanceSink) GetSinceStart() *SinkTotals {
+	if x != nil {
+		return x.SinceStart
+	}
+	return nil
+}
+
+func (x *InstanceSink) GetLast_1M() *SinkRecent {
+	if x != nil {
+		return x.Last_1M
+	}
+	return nil
+}
+
+func (x *InstanceSink) GetLast_5M() *SinkRecent {
+	if x != nil {
+		return x.Last_5M
+	}
+	return nil
+}
+
+func (x *InstanceSink) GetLast_60M() *SinkRecent {
+	if x != nil {
+		return x.Last_60M
+	}
+	return nil
+}
+
+// TimelineRequest selects what is counted.
+type TimelineRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of sinks; empty is all.
+	Sinks []string `protobuf:"bytes,1,rep,name=sinks,proto3" json:"sinks,omitempty"`
+	// Length of a step; a minute if it is absent.
+	Step *durationpb.Duration `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	// When the first step begins; if it is absent, with the present step on the clock of
+	// the instance.
+	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// When the last step ends, exclusive; 60 steps after from if it is absent. The last
+	// step is a whole one, and there may be 240 of them.
+	To            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimelineRequest) Reset() {
+	*x = TimelineRequest{}
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimelineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimelineRequest) ProtoMessage() {}
+
+func (x *TimelineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimelineRequest.ProtoReflect.Descriptor instead.
+func (*TimelineRequest) Descriptor() ([]byte, []int) {
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *TimelineRequest) GetSinks() []string {
+	if x != nil {
+		return x.Sinks
+	}
+	return nil
+}
+
+func (x *TimelineRequest) GetStep() *durationpb.Duration {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *TimelineRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *TimelineRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+// TimelineResponse says how many of the waiting messages are due when.
+type TimelineResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the first step begins.
+	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// When the last step ends.
+	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// Length of a step.
+	Step *durationpb.Duration `protobuf:"bytes,3,opt,name=step,proto3" json:"step,omitempty"`
+	// Messages due before the first step.
+	Before int64 `protobuf:"varint,4,opt,name=before,proto3" json:"before,omitempty"`
+	// Messages due after the last step.
+	After int64 `protobuf:"varint,5,opt,name=after,proto3" json:"after,omitempty"`
+	// In order.
+	Steps         []*TimelineStep `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimelineResponse) Reset() {
+	*x = TimelineResponse{}
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimelineResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimelineResponse) ProtoMessage() {}
+
+func (x *TimelineResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimelineResponse.ProtoReflect.Descriptor instead.
+func (*TimelineResponse) Descriptor() ([]byte, []int) {
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *TimelineResponse) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *TimelineResponse) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *TimelineResponse) GetStep() *durationpb.Duration {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *TimelineResponse) GetBefore() int64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *TimelineResponse) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *TimelineResponse) GetSteps() []*TimelineStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// TimelineStep is one step of a timeline.
+type TimelineStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the step begins.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// Messages due in it.
+	Due           int64 `protobuf:"varint,2,opt,name=due,proto3" json:"due,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimelineStep) Reset() {
+	*x = TimelineStep{}
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimelineStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimelineStep) ProtoMessage() {}
+
+func (x *TimelineStep) ProtoReflect() protoreflect.Message {
+	mi := &file_delaybridge_v1_bridge_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimelineStep.ProtoReflect.Descriptor instead.
+func (*TimelineStep) Descriptor() ([]byte, []int) {
+	return file_delaybridge_v1_bridge_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *TimelineStep) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *TimelineStep) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
 }
 
 var File_delaybridge_v1_bridge_proto protoreflect.FileDescriptor
@@ -2433,14 +3125,19 @@ const file_delaybridge_v1_bridge_proto_rawDesc = "" +
 	"\x0eDiscardRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.delaybridge.v1.RefR\x03ref\"D\n" +
 	"\x0fDiscardResponse\x121\n" +
-	"\areceipt\x18\x01 \x01(\v2\x17.delaybridge.v1.ReceiptR\areceipt\"\x0e\n" +
-	"\fStatsRequest\"\x97\x01\n" +
+	"\areceipt\x18\x01 \x01(\v2\x17.delaybridge.v1.ReceiptR\areceipt\"*\n" +
+	"\fStatsRequest\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\"\xd5\x01\n" +
 	"\rStatsResponse\x12\x1e\n" +
 	"\n" +
 	"durability\x18\x01 \x01(\tR\n" +
 	"durability\x12/\n" +
 	"\x05sinks\x18\x02 \x03(\v2\x19.delaybridge.v1.SinkStatsR\x05sinks\x125\n" +
-	"\asources\x18\x03 \x03(\v2\x1b.delaybridge.v1.SourceStatsR\asources\"\xdc\x03\n" +
+	"\asources\x18\x03 \x03(\v2\x1b.delaybridge.v1.SourceStatsR\asources\x12\x1c\n" +
+	"\tinstances\x18\x04 \x01(\x05R\tinstances\x12\x1e\n" +
+	"\n" +
+	"unreported\x18\x05 \x01(\x05R\n" +
+	"unreported\"\xb6\x05\n" +
 	"\tSinkStats\x12\x12\n" +
 	"\x04sink\x18\x01 \x01(\tR\x04sink\x12\x1c\n" +
 	"\tscheduled\x18\x02 \x01(\x03R\tscheduled\x12\x10\n" +
@@ -2454,10 +3151,15 @@ const file_delaybridge_v1_bridge_proto_rawDesc = "" +
 	"\adetails\x18\n" +
 	" \x03(\v2&.delaybridge.v1.SinkStats.DetailsEntryR\adetails\x12;\n" +
 	"\vsince_start\x18\v \x01(\v2\x1a.delaybridge.v1.SinkTotalsR\n" +
-	"sinceStart\x1a:\n" +
+	"sinceStart\x12\x1b\n" +
+	"\tin_flight\x18\f \x01(\x03R\binFlight\x123\n" +
+	"\alast_1m\x18\r \x01(\v2\x1a.delaybridge.v1.SinkRecentR\x06last1m\x123\n" +
+	"\alast_5m\x18\x0e \x01(\v2\x1a.delaybridge.v1.SinkRecentR\x06last5m\x125\n" +
+	"\blast_60m\x18\x0f \x01(\v2\x1a.delaybridge.v1.SinkRecentR\alast60m\x12\x1a\n" +
+	"\bretrying\x18\x10 \x01(\x03R\bretrying\x1a:\n" +
 	"\fDetailsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb6\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x80\x02\n" +
 	"\n" +
 	"SinkTotals\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\x04R\baccepted\x12 \n" +
@@ -2468,13 +3170,15 @@ const file_delaybridge_v1_bridge_proto_rawDesc = "" +
 	"\aretried\x18\x06 \x01(\x04R\aretried\x12\x18\n" +
 	"\aunknown\x18\a \x01(\x04R\aunknown\x12\x12\n" +
 	"\x04dead\x18\b \x01(\x04R\x04dead\x12\x18\n" +
-	"\aexpired\x18\t \x01(\x04R\aexpired\x124\n" +
-	"\blateness\x18\n" +
-	" \x01(\v2\x18.delaybridge.v1.LatenessR\blateness\"\x91\x01\n" +
+	"\aexpired\x18\t \x01(\x04R\aexpired\"v\n" +
+	"\n" +
+	"SinkRecent\x122\n" +
+	"\x06totals\x18\x01 \x01(\v2\x1a.delaybridge.v1.SinkTotalsR\x06totals\x124\n" +
+	"\blateness\x18\x02 \x01(\v2\x18.delaybridge.v1.LatenessR\blateness\"\x91\x01\n" +
 	"\bLateness\x12+\n" +
 	"\x03p50\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
 	"\x03p99\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03p99\x12+\n" +
-	"\x03max\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\xda\x02\n" +
+	"\x03max\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\xac\x03\n" +
 	"\vSourceStats\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06parked\x18\x02 \x01(\x04R\x06parked\x12\x1e\n" +
@@ -2488,8 +3192,55 @@ const file_delaybridge_v1_bridge_proto_rawDesc = "" +
 	"\x05state\x18\b \x01(\x0e2\x1b.delaybridge.v1.SourceStateR\x05state\x12\x18\n" +
 	"\atrouble\x18\t \x01(\tR\atrouble\x12?\n" +
 	"\rtrouble_since\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\ftroubleSinceB\x06\n" +
-	"\x04_lag*\xbf\x01\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\ftroubleSince\x12\x1a\n" +
+	"\binstance\x18\v \x01(\tR\binstance\x124\n" +
+	"\blag_time\x18\f \x01(\v2\x19.google.protobuf.DurationR\alagTimeB\x06\n" +
+	"\x04_lag\"\x12\n" +
+	"\x10InstancesRequest\"K\n" +
+	"\x11InstancesResponse\x126\n" +
+	"\tinstances\x18\x01 \x03(\v2\x18.delaybridge.v1.InstanceR\tinstances\"\xde\x03\n" +
+	"\bInstance\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\x12\x12\n" +
+	"\x04self\x18\x02 \x01(\bR\x04self\x12+\n" +
+	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x16\n" +
+	"\x06config\x18\x05 \x01(\tR\x06config\x129\n" +
+	"\n" +
+	"start_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12E\n" +
+	"\tlisteners\x18\a \x03(\v2'.delaybridge.v1.Instance.ListenersEntryR\tlisteners\x122\n" +
+	"\x05sinks\x18\b \x03(\v2\x1c.delaybridge.v1.InstanceSinkR\x05sinks\x125\n" +
+	"\asources\x18\t \x03(\v2\x1b.delaybridge.v1.SourceStatsR\asources\x12\x18\n" +
+	"\aomitted\x18\n" +
+	" \x01(\x05R\aomitted\x1a<\n" +
+	"\x0eListenersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x03\n" +
+	"\fInstanceSink\x12\x12\n" +
+	"\x04sink\x18\x01 \x01(\tR\x04sink\x12\x14\n" +
+	"\x05owned\x18\x02 \x01(\x05R\x05owned\x12\x1b\n" +
+	"\tin_flight\x18\x03 \x01(\x03R\binFlight\x12\x16\n" +
+	"\x06paused\x18\x04 \x01(\tR\x06paused\x12=\n" +
+	"\fpaused_since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedSince\x12;\n" +
+	"\vsince_start\x18\x06 \x01(\v2\x1a.delaybridge.v1.SinkTotalsR\n" +
+	"sinceStart\x123\n" +
+	"\alast_1m\x18\a \x01(\v2\x1a.delaybridge.v1.SinkRecentR\x06last1m\x123\n" +
+	"\alast_5m\x18\b \x01(\v2\x1a.delaybridge.v1.SinkRecentR\x06last5m\x125\n" +
+	"\blast_60m\x18\t \x01(\v2\x1a.delaybridge.v1.SinkRecentR\alast60m\"\xb2\x01\n" +
+	"\x0fTimelineRequest\x12\x14\n" +
+	"\x05sinks\x18\x01 \x03(\tR\x05sinks\x12-\n" +
+	"\x04step\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\xff\x01\n" +
+	"\x10TimelineResponse\x12.\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12-\n" +
+	"\x04step\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12\x16\n" +
+	"\x06before\x18\x04 \x01(\x03R\x06before\x12\x14\n" +
+	"\x05after\x18\x05 \x01(\x03R\x05after\x122\n" +
+	"\x05steps\x18\x06 \x03(\v2\x1c.delaybridge.v1.TimelineStepR\x05steps\"L\n" +
+	"\fTimelineStep\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x10\n" +
+	"\x03due\x18\x02 \x01(\x03R\x03due*\xbf\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTATE_SCHEDULED\x10\x01\x12\x14\n" +
@@ -2505,7 +3256,7 @@ const file_delaybridge_v1_bridge_proto_rawDesc = "" +
 	"\x18SOURCE_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SOURCE_STATE_RUNNING\x10\x01\x12\x19\n" +
 	"\x15SOURCE_STATE_RETRYING\x10\x02\x12\x18\n" +
-	"\x14SOURCE_STATE_STOPPED\x10\x032\x91\x06\n" +
+	"\x14SOURCE_STATE_STOPPED\x10\x032\xb2\a\n" +
 	"\rBridgeService\x12J\n" +
 	"\aPublish\x12\x1e.delaybridge.v1.PublishRequest\x1a\x1f.delaybridge.v1.PublishResponse\x12`\n" +
 	"\rPublishStream\x12$.delaybridge.v1.PublishStreamRequest\x1a%.delaybridge.v1.PublishStreamResponse(\x010\x01\x12>\n" +
@@ -2518,7 +3269,9 @@ const file_delaybridge_v1_bridge_proto_rawDesc = "" +
 	"DeliverNow\x12!.delaybridge.v1.DeliverNowRequest\x1a\".delaybridge.v1.DeliverNowResponse\x12J\n" +
 	"\aRedrive\x12\x1e.delaybridge.v1.RedriveRequest\x1a\x1f.delaybridge.v1.RedriveResponse\x12J\n" +
 	"\aDiscard\x12\x1e.delaybridge.v1.DiscardRequest\x1a\x1f.delaybridge.v1.DiscardResponse\x12D\n" +
-	"\x05Stats\x12\x1c.delaybridge.v1.StatsRequest\x1a\x1d.delaybridge.v1.StatsResponseB\xab\x01\n" +
+	"\x05Stats\x12\x1c.delaybridge.v1.StatsRequest\x1a\x1d.delaybridge.v1.StatsResponse\x12P\n" +
+	"\tInstances\x12 .delaybridge.v1.InstancesRequest\x1a!.delaybridge.v1.InstancesResponse\x12M\n" +
+	"\bTimeline\x12\x1f.delaybridge.v1.TimelineRequest\x1a .delaybridge.v1.TimelineResponseB\xab\x01\n" +
 	"\x18io.github.delaybridge.v1B\vBridgeProtoP\x01ZFgithub.com/delaybridge/delaybridge/interceptors/grpc/bridgev1;bridgev1\xa2\x02\x03DLB\xaa\x02\x0eDelaybridge.V1\xca\x02\x0eDelaybridge\\V1\xea\x02\x0fDelaybridge::V1b\x06proto3"
 
 var (
@@ -2534,7 +3287,7 @@ func file_delaybridge_v1_bridge_proto_rawDescGZIP() []byte {
 }
 
 var file_delaybridge_v1_bridge_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_delaybridge_v1_bridge_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_delaybridge_v1_bridge_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_delaybridge_v1_bridge_proto_goTypes = []any{
 	(State)(0),                    // 0: delaybridge.v1.State
 	(SourceState)(0),              // 1: delaybridge.v1.SourceState
@@ -2567,43 +3320,52 @@ var file_delaybridge_v1_bridge_proto_goTypes = []any{
 	(*StatsResponse)(nil),         // 28: delaybridge.v1.StatsResponse
 	(*SinkStats)(nil),             // 29: delaybridge.v1.SinkStats
 	(*SinkTotals)(nil),            // 30: delaybridge.v1.SinkTotals
-	(*Lateness)(nil),              // 31: delaybridge.v1.Lateness
-	(*SourceStats)(nil),           // 32: delaybridge.v1.SourceStats
-	nil,                           // 33: delaybridge.v1.Message.OptionsEntry
-	nil,                           // 34: delaybridge.v1.SinkStats.DetailsEntry
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*SinkRecent)(nil),            // 31: delaybridge.v1.SinkRecent
+	(*Lateness)(nil),              // 32: delaybridge.v1.Lateness
+	(*SourceStats)(nil),           // 33: delaybridge.v1.SourceStats
+	(*InstancesRequest)(nil),      // 34: delaybridge.v1.InstancesRequest
+	(*InstancesResponse)(nil),     // 35: delaybridge.v1.InstancesResponse
+	(*Instance)(nil),              // 36: delaybridge.v1.Instance
+	(*InstanceSink)(nil),          // 37: delaybridge.v1.InstanceSink
+	(*TimelineRequest)(nil),       // 38: delaybridge.v1.TimelineRequest
+	(*TimelineResponse)(nil),      // 39: delaybridge.v1.TimelineResponse
+	(*TimelineStep)(nil),          // 40: delaybridge.v1.TimelineStep
+	nil,                           // 41: delaybridge.v1.Message.OptionsEntry
+	nil,                           // 42: delaybridge.v1.SinkStats.DetailsEntry
+	nil,                           // 43: delaybridge.v1.Instance.ListenersEntry
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
 }
 var file_delaybridge_v1_bridge_proto_depIdxs = []int32{
 	3,  // 0: delaybridge.v1.Message.headers:type_name -> delaybridge.v1.Header
-	33, // 1: delaybridge.v1.Message.options:type_name -> delaybridge.v1.Message.OptionsEntry
-	35, // 2: delaybridge.v1.Message.delay:type_name -> google.protobuf.Duration
-	36, // 3: delaybridge.v1.Message.deliver_at:type_name -> google.protobuf.Timestamp
-	35, // 4: delaybridge.v1.Message.ttl:type_name -> google.protobuf.Duration
-	36, // 5: delaybridge.v1.Message.expires_at:type_name -> google.protobuf.Timestamp
+	41, // 1: delaybridge.v1.Message.options:type_name -> delaybridge.v1.Message.OptionsEntry
+	44, // 2: delaybridge.v1.Message.delay:type_name -> google.protobuf.Duration
+	45, // 3: delaybridge.v1.Message.deliver_at:type_name -> google.protobuf.Timestamp
+	44, // 4: delaybridge.v1.Message.ttl:type_name -> google.protobuf.Duration
+	45, // 5: delaybridge.v1.Message.expires_at:type_name -> google.protobuf.Timestamp
 	2,  // 6: delaybridge.v1.PublishRequest.messages:type_name -> delaybridge.v1.Message
 	8,  // 7: delaybridge.v1.PublishResponse.results:type_name -> delaybridge.v1.PublishResult
 	2,  // 8: delaybridge.v1.PublishStreamRequest.messages:type_name -> delaybridge.v1.Message
 	8,  // 9: delaybridge.v1.PublishStreamResponse.results:type_name -> delaybridge.v1.PublishResult
 	0,  // 10: delaybridge.v1.PublishResult.state:type_name -> delaybridge.v1.State
-	36, // 11: delaybridge.v1.PublishResult.deliver_at:type_name -> google.protobuf.Timestamp
+	45, // 11: delaybridge.v1.PublishResult.deliver_at:type_name -> google.protobuf.Timestamp
 	9,  // 12: delaybridge.v1.PublishResult.error:type_name -> delaybridge.v1.Error
 	0,  // 13: delaybridge.v1.Receipt.state:type_name -> delaybridge.v1.State
-	36, // 14: delaybridge.v1.Receipt.deliver_at:type_name -> google.protobuf.Timestamp
+	45, // 14: delaybridge.v1.Receipt.deliver_at:type_name -> google.protobuf.Timestamp
 	2,  // 15: delaybridge.v1.Entry.message:type_name -> delaybridge.v1.Message
 	0,  // 16: delaybridge.v1.Entry.state:type_name -> delaybridge.v1.State
-	36, // 17: delaybridge.v1.Entry.due:type_name -> google.protobuf.Timestamp
+	45, // 17: delaybridge.v1.Entry.due:type_name -> google.protobuf.Timestamp
 	10, // 18: delaybridge.v1.GetRequest.ref:type_name -> delaybridge.v1.Ref
 	12, // 19: delaybridge.v1.GetResponse.entry:type_name -> delaybridge.v1.Entry
 	0,  // 20: delaybridge.v1.ListRequest.states:type_name -> delaybridge.v1.State
-	36, // 21: delaybridge.v1.ListRequest.due_after:type_name -> google.protobuf.Timestamp
-	36, // 22: delaybridge.v1.ListRequest.due_before:type_name -> google.protobuf.Timestamp
+	45, // 21: delaybridge.v1.ListRequest.due_after:type_name -> google.protobuf.Timestamp
+	45, // 22: delaybridge.v1.ListRequest.due_before:type_name -> google.protobuf.Timestamp
 	12, // 23: delaybridge.v1.ListResponse.entries:type_name -> delaybridge.v1.Entry
 	10, // 24: delaybridge.v1.CancelRequest.ref:type_name -> delaybridge.v1.Ref
 	11, // 25: delaybridge.v1.CancelResponse.receipt:type_name -> delaybridge.v1.Receipt
 	10, // 26: delaybridge.v1.RescheduleRequest.ref:type_name -> delaybridge.v1.Ref
-	35, // 27: delaybridge.v1.RescheduleRequest.delay:type_name -> google.protobuf.Duration
-	36, // 28: delaybridge.v1.RescheduleRequest.deliver_at:type_name -> google.protobuf.Timestamp
+	44, // 27: delaybridge.v1.RescheduleRequest.delay:type_name -> google.protobuf.Duration
+	45, // 28: delaybridge.v1.RescheduleRequest.deliver_at:type_name -> google.protobuf.Timestamp
 	11, // 29: delaybridge.v1.RescheduleResponse.receipt:type_name -> delaybridge.v1.Receipt
 	10, // 30: delaybridge.v1.DeliverNowRequest.ref:type_name -> delaybridge.v1.Ref
 	11, // 31: delaybridge.v1.DeliverNowResponse.receipt:type_name -> delaybridge.v1.Receipt
@@ -2612,42 +3374,70 @@ var file_delaybridge_v1_bridge_proto_depIdxs = []int32{
 	10, // 34: delaybridge.v1.DiscardRequest.ref:type_name -> delaybridge.v1.Ref
 	11, // 35: delaybridge.v1.DiscardResponse.receipt:type_name -> delaybridge.v1.Receipt
 	29, // 36: delaybridge.v1.StatsResponse.sinks:type_name -> delaybridge.v1.SinkStats
-	32, // 37: delaybridge.v1.StatsResponse.sources:type_name -> delaybridge.v1.SourceStats
-	36, // 38: delaybridge.v1.SinkStats.next_due:type_name -> google.protobuf.Timestamp
-	36, // 39: delaybridge.v1.SinkStats.paused_since:type_name -> google.protobuf.Timestamp
-	34, // 40: delaybridge.v1.SinkStats.details:type_name -> delaybridge.v1.SinkStats.DetailsEntry
+	33, // 37: delaybridge.v1.StatsResponse.sources:type_name -> delaybridge.v1.SourceStats
+	45, // 38: delaybridge.v1.SinkStats.next_due:type_name -> google.protobuf.Timestamp
+	45, // 39: delaybridge.v1.SinkStats.paused_since:type_name -> google.protobuf.Timestamp
+	42, // 40: delaybridge.v1.SinkStats.details:type_name -> delaybridge.v1.SinkStats.DetailsEntry
 	30, // 41: delaybridge.v1.SinkStats.since_start:type_name -> delaybridge.v1.SinkTotals
-	31, // 42: delaybridge.v1.SinkTotals.lateness:type_name -> delaybridge.v1.Lateness
-	35, // 43: delaybridge.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	35, // 44: delaybridge.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	35, // 45: delaybridge.v1.Lateness.max:type_name -> google.protobuf.Duration
-	1,  // 46: delaybridge.v1.SourceStats.state:type_name -> delaybridge.v1.SourceState
-	36, // 47: delaybridge.v1.SourceStats.trouble_since:type_name -> google.protobuf.Timestamp
-	4,  // 48: delaybridge.v1.BridgeService.Publish:input_type -> delaybridge.v1.PublishRequest
-	6,  // 49: delaybridge.v1.BridgeService.PublishStream:input_type -> delaybridge.v1.PublishStreamRequest
-	13, // 50: delaybridge.v1.BridgeService.Get:input_type -> delaybridge.v1.GetRequest
-	15, // 51: delaybridge.v1.BridgeService.List:input_type -> delaybridge.v1.ListRequest
-	17, // 52: delaybridge.v1.BridgeService.Cancel:input_type -> delaybridge.v1.CancelRequest
-	19, // 53: delaybridge.v1.BridgeService.Reschedule:input_type -> delaybridge.v1.RescheduleRequest
-	21, // 54: delaybridge.v1.BridgeService.DeliverNow:input_type -> delaybridge.v1.DeliverNowRequest
-	23, // 55: delaybridge.v1.BridgeService.Redrive:input_type -> delaybridge.v1.RedriveRequest
-	25, // 56: delaybridge.v1.BridgeService.Discard:input_type -> delaybridge.v1.DiscardRequest
-	27, // 57: delaybridge.v1.BridgeService.Stats:input_type -> delaybridge.v1.StatsRequest
-	5,  // 58: delaybridge.v1.BridgeService.Publish:output_type -> delaybridge.v1.PublishResponse
-	7,  // 59: delaybridge.v1.BridgeService.PublishStream:output_type -> delaybridge.v1.PublishStreamResponse
-	14, // 60: delaybridge.v1.BridgeService.Get:output_type -> delaybridge.v1.GetResponse
-	16, // 61: delaybridge.v1.BridgeService.List:output_type -> delaybridge.v1.ListResponse
-	18, // 62: delaybridge.v1.BridgeService.Cancel:output_type -> delaybridge.v1.CancelResponse
-	20, // 63: delaybridge.v1.BridgeService.Reschedule:output_type -> delaybridge.v1.RescheduleResponse
-	22, // 64: delaybridge.v1.BridgeService.DeliverNow:output_type -> delaybridge.v1.DeliverNowResponse
-	24, // 65: delaybridge.v1.BridgeService.Redrive:output_type -> delaybridge.v1.RedriveResponse
-	26, // 66: delaybridge.v1.BridgeService.Discard:output_type -> delaybridge.v1.DiscardResponse
-	28, // 67: delaybridge.v1.BridgeService.Stats:output_type -> delaybridge.v1.StatsResponse
-	58, // [58:68] is the sub-list for method output_type
-	48, // [48:58] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	31, // 42: delaybridge.v1.SinkStats.last_1m:type_name -> delaybridge.v1.SinkRecent
+	31, // 43: delaybridge.v1.SinkStats.last_5m:type_name -> delaybridge.v1.SinkRecent
+	31, // 44: delaybridge.v1.SinkStats.last_60m:type_name -> delaybridge.v1.SinkRecent
+	30, // 45: delaybridge.v1.SinkRecent.totals:type_name -> delaybridge.v1.SinkTotals
+	32, // 46: delaybridge.v1.SinkRecent.lateness:type_name -> delaybridge.v1.Lateness
+	44, // 47: delaybridge.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	44, // 48: delaybridge.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	44, // 49: delaybridge.v1.Lateness.max:type_name -> google.protobuf.Duration
+	1,  // 50: delaybridge.v1.SourceStats.state:type_name -> delaybridge.v1.SourceState
+	45, // 51: delaybridge.v1.SourceStats.trouble_since:type_name -> google.protobuf.Timestamp
+	44, // 52: delaybridge.v1.SourceStats.lag_time:type_name -> google.protobuf.Duration
+	36, // 53: delaybridge.v1.InstancesResponse.instances:type_name -> delaybridge.v1.Instance
+	44, // 54: delaybridge.v1.Instance.age:type_name -> google.protobuf.Duration
+	45, // 55: delaybridge.v1.Instance.start_time:type_name -> google.protobuf.Timestamp
+	43, // 56: delaybridge.v1.Instance.listeners:type_name -> delaybridge.v1.Instance.ListenersEntry
+	37, // 57: delaybridge.v1.Instance.sinks:type_name -> delaybridge.v1.InstanceSink
+	33, // 58: delaybridge.v1.Instance.sources:type_name -> delaybridge.v1.SourceStats
+	45, // 59: delaybridge.v1.InstanceSink.paused_since:type_name -> google.protobuf.Timestamp
+	30, // 60: delaybridge.v1.InstanceSink.since_start:type_name -> delaybridge.v1.SinkTotals
+	31, // 61: delaybridge.v1.InstanceSink.last_1m:type_name -> delaybridge.v1.SinkRecent
+	31, // 62: delaybridge.v1.InstanceSink.last_5m:type_name -> delaybridge.v1.SinkRecent
+	31, // 63: delaybridge.v1.InstanceSink.last_60m:type_name -> delaybridge.v1.SinkRecent
+	44, // 64: delaybridge.v1.TimelineRequest.step:type_name -> google.protobuf.Duration
+	45, // 65: delaybridge.v1.TimelineRequest.from:type_name -> google.protobuf.Timestamp
+	45, // 66: delaybridge.v1.TimelineRequest.to:type_name -> google.protobuf.Timestamp
+	45, // 67: delaybridge.v1.TimelineResponse.from:type_name -> google.protobuf.Timestamp
+	45, // 68: delaybridge.v1.TimelineResponse.to:type_name -> google.protobuf.Timestamp
+	44, // 69: delaybridge.v1.TimelineResponse.step:type_name -> google.protobuf.Duration
+	40, // 70: delaybridge.v1.TimelineResponse.steps:type_name -> delaybridge.v1.TimelineStep
+	45, // 71: delaybridge.v1.TimelineStep.at:type_name -> google.protobuf.Timestamp
+	4,  // 72: delaybridge.v1.BridgeService.Publish:input_type -> delaybridge.v1.PublishRequest
+	6,  // 73: delaybridge.v1.BridgeService.PublishStream:input_type -> delaybridge.v1.PublishStreamRequest
+	13, // 74: delaybridge.v1.BridgeService.Get:input_type -> delaybridge.v1.GetRequest
+	15, // 75: delaybridge.v1.BridgeService.List:input_type -> delaybridge.v1.ListRequest
+	17, // 76: delaybridge.v1.BridgeService.Cancel:input_type -> delaybridge.v1.CancelRequest
+	19, // 77: delaybridge.v1.BridgeService.Reschedule:input_type -> delaybridge.v1.RescheduleRequest
+	21, // 78: delaybridge.v1.BridgeService.DeliverNow:input_type -> delaybridge.v1.DeliverNowRequest
+	23, // 79: delaybridge.v1.BridgeService.Redrive:input_type -> delaybridge.v1.RedriveRequest
+	25, // 80: delaybridge.v1.BridgeService.Discard:input_type -> delaybridge.v1.DiscardRequest
+	27, // 81: delaybridge.v1.BridgeService.Stats:input_type -> delaybridge.v1.StatsRequest
+	34, // 82: delaybridge.v1.BridgeService.Instances:input_type -> delaybridge.v1.InstancesRequest
+	38, // 83: delaybridge.v1.BridgeService.Timeline:input_type -> delaybridge.v1.TimelineRequest
+	5,  // 84: delaybridge.v1.BridgeService.Publish:output_type -> delaybridge.v1.PublishResponse
+	7,  // 85: delaybridge.v1.BridgeService.PublishStream:output_type -> delaybridge.v1.PublishStreamResponse
+	14, // 86: delaybridge.v1.BridgeService.Get:output_type -> delaybridge.v1.GetResponse
+	16, // 87: delaybridge.v1.BridgeService.List:output_type -> delaybridge.v1.ListResponse
+	18, // 88: delaybridge.v1.BridgeService.Cancel:output_type -> delaybridge.v1.CancelResponse
+	20, // 89: delaybridge.v1.BridgeService.Reschedule:output_type -> delaybridge.v1.RescheduleResponse
+	22, // 90: delaybridge.v1.BridgeService.DeliverNow:output_type -> delaybridge.v1.DeliverNowResponse
+	24, // 91: delaybridge.v1.BridgeService.Redrive:output_type -> delaybridge.v1.RedriveResponse
+	26, // 92: delaybridge.v1.BridgeService.Discard:output_type -> delaybridge.v1.DiscardResponse
+	28, // 93: delaybridge.v1.BridgeService.Stats:output_type -> delaybridge.v1.StatsResponse
+	35, // 94: delaybridge.v1.BridgeService.Instances:output_type -> delaybridge.v1.InstancesResponse
+	39, // 95: delaybridge.v1.BridgeService.Timeline:output_type -> delaybridge.v1.TimelineResponse
+	84, // [84:96] is the sub-list for method output_type
+	72, // [72:84] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_delaybridge_v1_bridge_proto_init() }
@@ -2658,14 +3448,14 @@ func file_delaybridge_v1_bridge_proto_init() {
 	file_delaybridge_v1_bridge_proto_msgTypes[0].OneofWrappers = []any{}
 	file_delaybridge_v1_bridge_proto_msgTypes[1].OneofWrappers = []any{}
 	file_delaybridge_v1_bridge_proto_msgTypes[8].OneofWrappers = []any{}
-	file_delaybridge_v1_bridge_proto_msgTypes[30].OneofWrappers = []any{}
+	file_delaybridge_v1_bridge_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_delaybridge_v1_bridge_proto_rawDesc), len(file_delaybridge_v1_bridge_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

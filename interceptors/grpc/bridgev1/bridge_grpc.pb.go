@@ -42,6 +42,8 @@ const (
 	BridgeService_Redrive_FullMethodName       = "/delaybridge.v1.BridgeService/Redrive"
 	BridgeService_Discard_FullMethodName       = "/delaybridge.v1.BridgeService/Discard"
 	BridgeService_Stats_FullMethodName         = "/delaybridge.v1.BridgeService/Stats"
+	BridgeService_Instances_FullMethodName     = "/delaybridge.v1.BridgeService/Instances"
+	BridgeService_Timeline_FullMethodName      = "/delaybridge.v1.BridgeService/Timeline"
 )
 
 // BridgeServiceClient is the client API for BridgeService service.
@@ -75,8 +77,12 @@ type BridgeServiceClient interface {
 	Redrive(ctx context.Context, in *RedriveRequest, opts ...grpc.CallOption) (*RedriveResponse, error)
 	// Discard removes a dead letter permanently.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
-	// Stats counts what is stored, and what this instance has done since it started.
+	// Stats counts what is stored, and what all live instances have done, or one of them.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
+	// Instances returns the live instances, as they have described themselves.
+	Instances(ctx context.Context, in *InstancesRequest, opts ...grpc.CallOption) (*InstancesResponse, error)
+	// Timeline counts waiting messages by when they are due.
+	Timeline(ctx context.Context, in *TimelineRequest, opts ...grpc.CallOption) (*TimelineResponse, error)
 }
 
 type bridgeServiceClient struct {
@@ -190,6 +196,26 @@ func (c *bridgeServiceClient) Stats(ctx context.Context, in *StatsRequest, opts 
 	return out, nil
 }
 
+func (c *bridgeServiceClient) Instances(ctx context.Context, in *InstancesRequest, opts ...grpc.CallOption) (*InstancesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InstancesResponse)
+	err := c.cc.Invoke(ctx, BridgeService_Instances_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *bridgeServiceClient) Timeline(ctx context.Context, in *TimelineRequest, opts ...grpc.CallOption) (*TimelineResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TimelineResponse)
+	err := c.cc.Invoke(ctx, BridgeService_Timeline_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // BridgeServiceServer is the server API for BridgeService service.
 // All implementations must embed UnimplementedBridgeServiceServer
 // for forward compatibility.
@@ -221,8 +247,12 @@ type BridgeServiceServer interface {
 	Redrive(context.Context, *RedriveRequest) (*RedriveResponse, error)
 	// Discard removes a dead letter permanently.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
-	// Stats counts what is stored, and what this instance has done since it started.
+	// Stats counts what is stored, and what all live instances have done, or one of them.
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
+	// Instances returns the live instances, as they have described themselves.
+	Instances(context.Context, *InstancesRequest) (*InstancesResponse, error)
+	// Timeline counts waiting messages by when they are due.
+	Timeline(context.Context, *TimelineRequest) (*TimelineResponse, error)
 	mustEmbedUnimplementedBridgeServiceServer()
 }
 
@@ -262,6 +292,12 @@ func (UnimplementedBridgeServiceServer) Discard(context.Context, *DiscardRequest
 }
 func (UnimplementedBridgeServiceServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
+}
+func (UnimplementedBridgeServiceServer) Instances(context.Context, *InstancesRequest) (*InstancesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Instances not implemented")
+}
+func (UnimplementedBridgeServiceServer) Timeline(context.Context, *TimelineRequest) (*TimelineResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Timeline not implemented")
 }
 func (UnimplementedBridgeServiceServer) mustEmbedUnimplementedBridgeServiceServer() {}
 func (UnimplementedBridgeServiceServer) testEmbeddedByValue()                       {}
@@ -453,6 +489,42 @@ func _BridgeService_Stats_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BridgeService_Instances_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InstancesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BridgeServiceServer).Instances(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BridgeService_Instances_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BridgeServiceServer).Instances(ctx, req.(*InstancesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BridgeService_Timeline_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TimelineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BridgeServiceServer).Timeline(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BridgeService_Timeline_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BridgeServiceServer).Timeline(ctx, req.(*TimelineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // BridgeService_ServiceDesc is the grpc.ServiceDesc for BridgeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -495,6 +567,14 @@ var BridgeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Stats",
 			Handler:    _BridgeService_Stats_Handler,
+		},
+		{
+			MethodName: "Instances",
+			Handler:    _BridgeService_Instances_Handler,
+		},
+		{
+			MethodName: "Timeline",
+			Handler:    _BridgeService_Timeline_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

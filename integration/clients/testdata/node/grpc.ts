@@ -121,7 +121,7 @@ await take({
   },
 
   async stats() {
-    const { durability, sinks } = await call<StatsResponse>((done) => bridge.stats({}, done));
+    const { durability, sinks } = await call<StatsResponse>((done) => bridge.stats({ instance: "" }, done));
     assert.equal(durability, "memory");
     assert.deepEqual(sinks.map((s) => s.sink), ["console", "unreachable"]);
     const [delivering, expiring] = sinks.map((s) => s.sinceStart!);
