@@ -210,26 +210,71 @@ func TestDeadLetters(t *testing.T) {
 
 // TestStats: every number that the listener tells is read.
 func TestStats(t *testing.T) {
-	const stats = `{"durability":"fsync","sinks":[{"sink":"a","scheduled":1,"due":2,"dead":3,"buckets":4,"owned":5,` +
-		`"next_due":"2030-01-31T09:00:00Z","paused":"p","paused_since":"2030-01-31T09:00:00Z","details":{"k":"v"},"since_start":{` +
-		`"accepted":1,"republished":2,"repeated":3,"refused":4,"delivered":5,"retried":6,"unknown":7,"dead":8,"expired":9,` +
-		`"lateness_ms":{"p50":1.5,"p99":2.5,"max":3.5}}}],"sources":[{"source":"s","parked":1,"duplicates":2,"rejected":3,` +
-		`"skipped":4,"retried":5,"lag":6,"state":"retrying","trouble":"t","trouble_since":"2030-01-31T09:00:00Z"}]}`
+	const (
+		at     = `"2030-01-31T09:00:00Z"`
+		counts = `"accepted":1,"republished":2,"repeated":3,"refused":4,"delivered":5,"retried":6,"unknown":7,"dead":8,"expired":9`
+		late   = `"lateness_ms":{"p50":1.5,"p99":2.5,"max":3.5}`
+		work   = `"sink":"a","owned":5,"in_flight":6,"paused":"p","paused_since":` + at + `,"since_start":{` + counts +
+			`},"last_1m":{` + counts + `,` + late + `},"last_5m":{` + counts + `,` + late + `},"last_60m":{` + counts + `,` + late + `}`
+		source = `"source":"s","parked":1,"duplicates":2,"rejected":3,"skipped":4,"retried":5,"lag":6,"lag_ms":7,"state":"retrying","trouble":"t","trouble_since":` + at + `}`
+		stats  = `{"durability":"fsync","instances":2,"unreported":1,"sinks":[{"scheduled":1,"due":2,"retrying":1,"dead":3,"buckets":4,"next_due":` + at +
+			`,"details":{"k":"v"},` + work + `}],"sources":[{"instance":"i",` + source + `]}`
+		instance = `{"instance":"i","self":true,"age_ms":7,"version":"v","config":"c","started_at":` + at + `,"listeners":{"http":"h"},"sinks":[{` + work +
+			`}],"sources":[{"instance":"",` + source + `],"omitted":8}`
+		timeline = `{"from":` + at + `,"to":` + at + `,"step_ms":1,"before":2,"after":3,"steps":[{"at":` + at + `,"due":4}]}`
+	)
 	d := newListener(t, httplistener.Config{}, &core.Dispatcher{Name: "a"}, &core.Dispatcher{Name: "b"})
-	d.first(1, func(w http.ResponseWriter, _ *http.Request) {
+	answers := map[string]string{"/v1/stats?instance=i+1": stats, "/v1/instances": `{"instances":[` + instance + `]}`,
+		"/v1/timeline?from=2030-01-31T09%3A00%3A00Z&sink=a&sink=b&step=1m30s": timeline}
+	d.first(len(answers), func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, stats)
+		io.WriteString(w, answers[r.URL.String()])
 	})
 	var raw string
 	c := d.client(t, client.Config{Answered: func(body []byte) { raw = string(body) }})
-	all, err := c.Stats(context.Background())
-	again, jsonErr := json.Marshal(all)
-	if err != nil || jsonErr != nil || string(again) != stats || raw != stats {
-		t.Errorf("got %s, %v, %v of %s", again, err, jsonErr, raw)
+	same := func(got any, err error, want string) {
+		t.Helper()
+		again, jsonErr := json.Marshal(got)
+		if err != nil || jsonErr != nil || string(again) != want {
+			t.Errorf("got  %s\nwant %s, %v, %v of %s", again, want, err, jsonErr, raw)
+		}
 	}
-	all, err = c.Stats(context.Background())
-	if err != nil || all.Durability != "memory" || len(all.Sinks) != 2 || all.Sinks[1].Sink != "b" || !all.Sinks[1].NextDue.IsZero() || !strings.HasPrefix(raw, `{"durability":"memory"`) {
-		t.Errorf("got %+v, %v of %s", all, err, raw)
+	all, err := c.Stats(t.Context(), "i 1")
+	same(all, err, stats)
+	if raw != stats {
+		t.Errorf("answered with %s", raw)
+	}
+	instances, err := c.Instances(t.Context())
+	same(instances, err, `[`+instance+`]`)
+	found, err := c.Timeline(t.Context(), client.TimelineQuery{Sinks: []string{"a", "b"}, Step: 90 * time.Second, From: time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)})
+	same(found, err, timeline)
+}
+
+// TestStatsOfABridge: what the listener tells is what there is.
+func TestStatsOfABridge(t *testing.T) {
+	d := newListener(t, httplistener.Config{}, &core.Dispatcher{Name: "a"}, &core.Dispatcher{Name: "b"})
+	c := d.client(t, client.Config{})
+	if _, err := c.Publish(t.Context(), client.Message{Sink: "b", Topic: "t", Delay: 90 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Stats(t.Context(), "")
+	if err != nil || all.Durability != "memory" || all.Instances != 1 || len(all.Sinks) != 2 || !all.Sinks[0].NextDue.IsZero() ||
+		all.Sinks[1].Sink != "b" || all.Sinks[1].NextDue.IsZero() || all.Sinks[1].SinceStart.Accepted != 1 || all.Sinks[1].Last60m.Accepted != 1 {
+		t.Errorf("got %+v, %v", all, err)
+	}
+	instances, err := c.Instances(t.Context())
+	if err != nil || len(instances) != 1 || !instances[0].Self || instances[0].AgeMS == nil || instances[0].StartedAt.IsZero() || len(instances[0].Sinks) != 2 {
+		t.Errorf("got %+v, %v", instances, err)
+	}
+	if _, err := c.Stats(t.Context(), "nobody"); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("of nobody: %v", err)
+	}
+	found, err := c.Timeline(t.Context(), client.TimelineQuery{})
+	if err != nil || len(found.Steps) != 60 || found.Before+found.After != 0 || found.Steps[1].Due+found.Steps[2].Due != 1 {
+		t.Errorf("got %+v, %v", found, err)
+	}
+	if _, err := c.Timeline(t.Context(), client.TimelineQuery{Step: -1}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("of a step back: %v", err)
 	}
 }
 

@@ -39,7 +39,7 @@ func (a *app) completeSinks(f *sessionFlags) cobra.CompletionFunc {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		stats, err := s.Stats(ctx)
+		stats, err := s.Stats(ctx, "")
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
