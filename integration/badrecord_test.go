@@ -110,14 +110,19 @@ func (f *fleet) awaitStopped(source string) {
 		var trouble string
 		poll.Until(f.t, plainLimit, source+" has stopped", func() bool {
 			var answer struct {
-				Sources []struct{ Source, State, Trouble string }
+				Instances []struct {
+					Self    bool
+					Sources []struct{ Source, State, Trouble string }
+				}
 			}
-			if i.get("/v1/stats", &answer) != nil {
+			if i.get("/v1/instances", &answer) != nil {
 				return false
 			}
-			for _, s := range answer.Sources {
-				if s.Source == source && s.State == "stopped" {
-					trouble = s.Trouble
+			for _, one := range answer.Instances {
+				for _, s := range one.Sources {
+					if one.Self && s.Source == source && s.State == "stopped" {
+						trouble = s.Trouble
+					}
 				}
 			}
 			return trouble != ""
