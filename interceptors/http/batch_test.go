@@ -244,7 +244,7 @@ func FuzzBatchArray(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var elements []json.RawMessage
 		valid := json.Unmarshal(text, &elements) == nil && utf8.Valid(text) && bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) < 9_000
-		b := batch{server: listener}
+		b := batch{server: listener, request: new(http.Request)}
 		if err := b.decodeArray(bytes.Clone(text)); err != nil {
 			if valid && len(elements) > 0 && len(elements) <= 8 {
 				t.Errorf("%q: %v", text, err)

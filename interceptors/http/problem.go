@@ -51,7 +51,7 @@ const (
 	codeConflict     = apierror.Conflict
 	codeTooLate      = apierror.TooLate
 	codeAmbiguous    = apierror.Ambiguous
-	codeReload       = "reload_refused"
+	codeReload       = apierror.Reload
 	codeTooLarge     = apierror.TooLarge
 	codeMediaType    = apierror.MediaType
 	codeMisdirected  = apierror.Misdirected

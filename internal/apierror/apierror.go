@@ -38,12 +38,13 @@ const (
 	Method      = "method_not_allowed"
 	MediaType   = "unsupported_media_type"
 	Misdirected = "misdirected"
+	Reload      = "reload_refused"
 )
 
 // All returns every code.
 func All() []string {
 	return []string{Malformed, Invalid, TooLarge, BadCursor, Unauthorized, TooMany, Headers, NotFound, Conflict, TooLate, Ambiguous, Timeout,
-		Internal, NotSupported, Unavailable, Busy, Full, Unknown, CrossOrigin, NoRoute, Method, MediaType, Misdirected}
+		Internal, NotSupported, Unavailable, Busy, Full, Unknown, CrossOrigin, NoRoute, Method, MediaType, Misdirected, Reload}
 }
 
 // maxDetail bounds what is told of a store's error.
