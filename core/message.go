@@ -67,12 +67,13 @@ const (
 )
 
 // SameContent reports whether a message with the same ID is a repeat and not a
-// conflict. Times are not compared, because a repeat may resolve them to other times.
+// conflict. Times are not compared, because a repeat may resolve them to other times, and
+// neither are the headers of tracing, because each send may have a trace of its own.
 func SameContent(a, b *Message) bool {
 	return a.Topic == b.Topic && a.Priority == b.Priority &&
 		sameBytes(a.Key, b.Key) && sameBytes(a.Body, b.Body) &&
 		maps.Equal(withoutTimes(a.Options), withoutTimes(b.Options)) &&
-		slices.EqualFunc(a.Headers, b.Headers, func(a, b Header) bool {
+		slices.EqualFunc(withoutTrace(a.Headers), withoutTrace(b.Headers), func(a, b Header) bool {
 			return a.Name == b.Name && sameBytes(a.Value, b.Value)
 		})
 }

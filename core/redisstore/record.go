@@ -25,7 +25,8 @@ import (
 // Lengths are unsigned varints; the body runs to the end of the payload. Equal
 // content makes equal payloads, which is how park.lua tells most repeats from
 // conflicts; so times, which a repeat may have again, are not in it, but for those
-// in the options: where payloads differ by little, sameContent tells.
+// in the options. With those, and with the headers of tracing, payloads differ by little,
+// and sameContent tells.
 const (
 	recordFormat = 1
 	// testFormat has one more byte behind the flags. No released version writes it.

@@ -23,6 +23,7 @@ func parkRules() []rule {
 		{"the same again is a duplicate", sameAgain},
 		{"other content under the same id conflicts", otherContent},
 		{"times in the options are no content", otherTimes},
+		{"headers of tracing are no content", otherTraces},
 		{"the same id twice in one call", twiceInOneCall},
 		{"the same id in two sinks is two messages", twoSinks},
 	}
@@ -253,6 +254,35 @@ func otherTimes(t *suite) {
 			m.Options["o"] = "2"
 			if r := parkAgain(t, store, m); !errors.Is(r.Err, core.ErrConflict) || r.Duplicate {
 				t.Errorf("receipt %+v with another option, want %v", r, core.ErrConflict)
+			}
+		})
+	}
+}
+
+// otherTraces: a producer that sends a message again does so in another span.
+func otherTraces(t *suite) {
+	store := t.open(1)
+	headers := func(more ...core.Header) []core.Header {
+		return append([]core.Header{{Name: "a", Value: []byte("1")}}, more...)
+	}
+	first := message("m", later(), body([]byte("b")))
+	first.Headers = headers(core.Header{Name: "traceparent", Value: []byte("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")})
+	park(t, store, first)
+	for name, more := range map[string][]core.Header{
+		"another": {{Name: "traceparent", Value: []byte("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000001-01")}},
+		"all":     {{Name: "Traceparent"}, {Name: "tracestate", Value: []byte("a=b")}, {Name: "baggage", Value: bytes.Repeat([]byte("b"), 8192)}},
+		"none":    nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := message("m", later(), body([]byte("b")))
+			m.Headers = headers(more...)
+			if r := parkAgain(t, store, m); r.Err != nil || !r.Duplicate || r.State != core.Scheduled {
+				t.Errorf("receipt %+v, want a duplicate", r)
+			}
+			wantContent(t, get(t, store, ref("m")).Message, first)
+			m.Headers = append(headers(more...), core.Header{Name: "traceparents"})
+			if r := parkAgain(t, store, m); !errors.Is(r.Err, core.ErrConflict) || r.Duplicate {
+				t.Errorf("receipt %+v with another header, want %v", r, core.ErrConflict)
 			}
 		})
 	}

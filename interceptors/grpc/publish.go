@@ -3,6 +3,8 @@ package grpclistener
 import (
 	"context"
 
+	"google.golang.org/grpc/metadata"
+
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/interceptors/grpc/bridgev1"
 	"github.com/delaybridge/delaybridge/internal/apierror"
@@ -39,7 +41,8 @@ func (b *bridge) accept(ctx context.Context, given []*bridgev1.Message) []core.R
 	values := make([]core.Message, len(given))
 	messages := make([]*core.Message, 0, len(given))
 	var refused map[int]error // mostly none is
-	decoder := decoder{b.in.Limits()}
+	limits := b.in.Limits()
+	decoder := decoder{limits}
 	for n, p := range given {
 		if err := decoder.decode(p, &values[n]); err != nil {
 			if refused == nil {
@@ -51,6 +54,7 @@ func (b *bridge) accept(ctx context.Context, given []*bridgev1.Message) []core.R
 		}
 		messages = append(messages, &values[n])
 	}
+	limits.AddTrace(messages, metadata.ValueFromIncomingContext(ctx, "traceparent"), metadata.ValueFromIncomingContext(ctx, "tracestate"))
 	receipts := b.in.Accept(ctx, messages...)
 	if refused == nil {
 		return receipts

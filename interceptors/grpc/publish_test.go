@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -43,6 +44,35 @@ func TestPublishKeepsEveryByte(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, parked[0]); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTraceOfMetadata(t *testing.T) {
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	f := newFixture(t, Config{})
+	ctx := metadata.AppendToOutgoingContext(f.ctx(), "traceparent", parent, "tracestate", "a=b")
+	own := hourly("b")
+	own.Headers = []*bridgev1.Header{{Name: "Traceparent", Value: []byte("own")}}
+	request := []*bridgev1.Message{hourly("a"), own}
+	if _, err := f.client.Publish(ctx, &bridgev1.PublishRequest{Messages: request}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := f.client.PublishStream(ctx)
+	if err == nil {
+		err = stream.Send(&bridgev1.PublishStreamRequest{Messages: request[:1]})
+	}
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := []core.Header{{Name: "traceparent", Value: []byte(parent)}, {Name: "tracestate", Value: []byte("a=b")}}
+	parked, _ := f.store.seen()
+	for n, want := range [][]core.Header{added, {{Name: "Traceparent", Value: []byte("own")}}, added} {
+		if diff := cmp.Diff(want, parked[n].Headers); diff != "" {
+			t.Error(n, diff)
+		}
 	}
 }
 

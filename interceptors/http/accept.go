@@ -46,11 +46,12 @@ func (s *Server) envelope(text scanner) *envelope {
 	return &envelope{scanner: text, allowed: allFields, limits: s.in.Limits()}
 }
 
-// accept has messages stored that point into buffer, and takes that back. If
-// the call was cut off, the store is not trusted to be done with it.
+// accept has messages stored that point into buffer, with the request's trace, and takes
+// buffer back. If the call was cut off, the store is not trusted to be done with it.
 func (s *Server) accept(r *http.Request, buffer *bytes.Buffer, messages ...*core.Message) []core.Receipt {
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
+	s.in.Limits().AddTrace(messages, r.Header["Traceparent"], r.Header["Tracestate"])
 	receipts := s.in.Accept(ctx, messages...)
 	if ctx.Err() == nil {
 		s.buffers.put(buffer)

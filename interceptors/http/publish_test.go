@@ -10,6 +10,7 @@ import (
 )
 
 func TestPublishedBecomesMessage(t *testing.T) {
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	soon := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	tests := map[string]struct {
 		path, body string
@@ -34,6 +35,11 @@ func TestPublishedBecomesMessage(t *testing.T) {
 				Headers: []core.Header{header("x-trace", "1"), header("delaybridge-hop", "3")}}},
 		"delivered before, in own headers": {"/v1/publish/orders/t", "x", []string{"Delaybridge-Delay: 1h", "Delaybridge-Id: b", "Delaybridge-Header-Delaybridge-Attempt: 1"},
 			core.Message{ID: "b", Topic: "t", Delay: time.Hour, Hop: 1, Body: []byte("x"), Headers: []core.Header{header("delaybridge-hop", "1")}}},
+		"trace": {"/v1/publish/orders/t", "x", []string{"Delaybridge-Delay: 1h", "Delaybridge-Header-A: 1", "Traceparent: " + parent, "Tracestate: a=b", "Tracestate: c=d"},
+			core.Message{Topic: "t", Delay: time.Hour, Body: []byte("x"), Generated: true,
+				Headers: []core.Header{header("a", "1"), header("traceparent", parent), header("tracestate", "a=b,c=d")}}},
+		"trace of its own": {"/v1/publish/orders/t", "x", []string{"Delaybridge-Delay: 1h", "Delaybridge-Header-Traceparent: own", "Traceparent: " + parent},
+			core.Message{Topic: "t", Delay: time.Hour, Body: []byte("x"), Generated: true, Headers: []core.Header{header("traceparent", "own")}}},
 		"expires_at": {"/v1/publish/orders/t", "x", []string{"Delaybridge-Delay: 1s", "Delaybridge-Expires-At: " + soon.Format(time.RFC3339Nano), "Delaybridge-Key: "},
 			core.Message{Topic: "t", Delay: time.Second, ExpiresAt: soon, Key: []byte{}, Body: []byte("x"), Generated: true}},
 	}

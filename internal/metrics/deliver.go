@@ -88,7 +88,7 @@ func (s *sink) steps(d *core.Delivery) {
 // with a trace is an exemplar.
 func (s *sink) late(lateness time.Duration, m *core.Message, traced *tracedMessage) {
 	if traced.trace == "" || lateness > traced.lateness {
-		if trace := traceID(m); trace != "" {
+		if trace := sampledTrace(m); trace != "" {
 			before := *traced
 			if *traced = (tracedMessage{trace, lateness}); before.trace == "" {
 				return

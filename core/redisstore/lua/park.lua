@@ -63,9 +63,10 @@ local function standing(first, last, width)
   return taken
 end
 
--- times is by how much the options that hold times can change the size of a payload: two of
--- at most 1024 bytes, with their names.
-local times = 2100
+-- varying is by how much what is no content can change the size of a payload: two options
+-- that hold times, of at most 1024 bytes with their names, and the headers of tracing, of
+-- 8 KiB by their standards.
+local varying = 2100 + 9 * 1024
 
 -- repeated answers for an id that is taken.
 local function repeated(position, id, record, payload)
@@ -73,8 +74,8 @@ local function repeated(position, id, record, payload)
   reply[#reply + 1] = {}
   if record ~= true then
     local stored = record:sub(1, record:byte(-1) % 2 == 1 and -13 or -7)
-    if stored ~= payload then -- of another format, or with other times: the caller compares
-      if stored:byte(1) == payload:byte(1) and math.abs(#stored - #payload) > times then return end
+    if stored ~= payload then -- of another format, or with other times or traces: the caller compares
+      if stored:byte(1) == payload:byte(1) and math.abs(#stored - #payload) > varying then return end
       compare[#reply] = true
     end
   end
