@@ -79,6 +79,49 @@ func (d *Delivery) Lateness(m *Message) time.Duration {
 	return d.Now.Add(d.Returned.Sub(d.Local)).Sub(m.DeliverAt)
 }
 
+// Finder returns a function that finds messages of the batch by ID. Outcomes mostly come
+// in the order of the messages, in which it is quick.
+func (d *Delivery) Finder() func(id string) *Message {
+	messages, next := d.Messages, 0
+	var byID map[string]*Message
+	return func(id string) *Message {
+		if next < len(messages) && messages[next].ID == id {
+			next++
+			return messages[next-1]
+		}
+		if byID == nil {
+			byID = make(map[string]*Message, len(messages))
+			for _, m := range messages {
+				byID[m.ID] = m
+			}
+		}
+		return byID[id]
+	}
+}
+
+// And returns an Observer that tells o and then next.
+func (o Observer) And(next Observer) Observer {
+	both := Observer{Accepted: tellBoth(o.Accepted, next.Accepted), Refused: tellBoth(o.Refused, next.Refused),
+		Changed: tellBoth(o.Changed, next.Changed), Delivered: o.Delivered}
+	switch {
+	case o.Delivered == nil:
+		both.Delivered = next.Delivered
+	case next.Delivered != nil:
+		both.Delivered = func(d Delivery) { o.Delivered(d); next.Delivered(d) }
+	}
+	return both
+}
+
+func tellBoth[T any](first, next func(context.Context, T)) func(context.Context, T) {
+	switch {
+	case first == nil:
+		return next
+	case next == nil:
+		return first
+	}
+	return func(ctx context.Context, what T) { first(ctx, what); next(ctx, what) }
+}
+
 // For returns an Interceptor for one listener or source: an Observer is told the name
 // input for its calls. It shares everything else with i.
 func (i *Interceptor) For(input string) *Interceptor {

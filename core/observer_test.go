@@ -105,3 +105,38 @@ func TestObserver(t *testing.T) {
 		}
 	})
 }
+
+// And tells both, and a function that only one has costs the other nothing.
+func TestObserverAnd(t *testing.T) {
+	var told []string
+	of := func(name string) core.Observer {
+		note := func(what string) { told = append(told, name+" "+what) }
+		return core.Observer{
+			Accepted:  func(context.Context, core.Acceptance) { note("accepted") },
+			Refused:   func(context.Context, core.Refusal) { note("refused") },
+			Changed:   func(context.Context, core.Change) { note("changed") },
+			Delivered: func(core.Delivery) { note("delivered") },
+		}
+	}
+	tell := func(o core.Observer) []string {
+		told = nil
+		o.Accepted(t.Context(), core.Acceptance{})
+		o.Refused(t.Context(), core.Refusal{})
+		o.Changed(t.Context(), core.Change{})
+		o.Delivered(core.Delivery{})
+		return told
+	}
+	want := []string{"a accepted", "b accepted", "a refused", "b refused", "a changed", "b changed", "a delivered", "b delivered"}
+	if got := tell(of("a").And(of("b"))); !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	alone := []string{"a accepted", "a refused", "a changed", "a delivered"}
+	for _, o := range []core.Observer{of("a").And(core.Observer{}), core.Observer{}.And(of("a"))} {
+		if got := tell(o); !slices.Equal(got, alone) {
+			t.Errorf("told %q, want %q", got, alone)
+		}
+	}
+	if none := (core.Observer{}).And(core.Observer{}); none.Accepted != nil || none.Refused != nil || none.Changed != nil || none.Delivered != nil {
+		t.Error("two observers without functions have one")
+	}
+}

@@ -49,7 +49,7 @@ func (m *Metrics) onDelivered(d core.Delivery) {
 		s.unsettled.Add(float64(len(d.Outcomes)))
 		return
 	}
-	find := finder(d.Messages)
+	find := d.Finder()
 	var traced tracedMessage
 	for n := range d.Outcomes {
 		switch o := &d.Outcomes[n]; o.State {
@@ -97,23 +97,4 @@ func (s *sink) late(lateness time.Duration, m *core.Message, traced *tracedMessa
 		}
 	}
 	s.lateness.Observe(lateness.Seconds())
-}
-
-// finder finds messages by ID. Outcomes mostly come in the order of the messages.
-func finder(messages []*core.Message) func(id string) *core.Message {
-	next := 0
-	var byID map[string]*core.Message
-	return func(id string) *core.Message {
-		if next < len(messages) && messages[next].ID == id {
-			next++
-			return messages[next-1]
-		}
-		if byID == nil {
-			byID = make(map[string]*core.Message, len(messages))
-			for _, m := range messages {
-				byID[m.ID] = m
-			}
-		}
-		return byID[id]
-	}
 }
