@@ -13,7 +13,6 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
-	"github.com/delaybridge/delaybridge/internal/metrics"
 	"github.com/delaybridge/delaybridge/sinks/amqp"
 	"github.com/delaybridge/delaybridge/sinks/console"
 	"github.com/delaybridge/delaybridge/sinks/kafka"
@@ -68,19 +67,6 @@ func redisConfig(c *config.Config, log *slog.Logger) (redisstore.Config, error) 
 		Durability: s.Durability, Replicas: s.Replicas, DurabilityTimeout: s.DurabilityTimeout,
 		Lease: s.Lease, Guard: s.Guard, DedupeWindows: windows, Log: log,
 	}, nil
-}
-
-// newMetrics are the metrics that c wants; nil: none. loaded tells about the configuration;
-// nil if there is none.
-func newMetrics(c *config.Config, loaded func() metrics.Loaded) *metrics.Metrics {
-	if !c.Metrics.Enabled {
-		return nil
-	}
-	config := metrics.Config{Version: buildVersion(), Topics: make(map[string][]string), Loaded: loaded}
-	for _, s := range c.Sinks {
-		config.Sinks, config.Topics[s.Name] = append(config.Sinks, s.Name), s.MetricTopics
-	}
-	return metrics.New(config)
 }
 
 // errForced is the end by a second signal.

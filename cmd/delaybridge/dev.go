@@ -71,7 +71,7 @@ type devBridge struct {
 	addr  net.Addr
 	moved string // why the listener is not where it was expected
 
-	metrics *metrics.Metrics // nil: none
+	telemetry *telemetry
 
 	grpc     *grpclistener.Server // nil: none
 	grpcAddr net.Addr
@@ -95,6 +95,7 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 		defer cancel()
 	}
 	err = a.runBridge(ctx, b.Bridge, b.inputs())
+	b.telemetry.close()
 	b.printTotals(a)
 	return err
 }
@@ -108,16 +109,19 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 	if b.sinks, err = a.openDevSinks(ctx, f, c, log); err != nil {
 		return nil, err
 	}
-	options, redis := core.Options{Limits: c.Limits.Limits}, redisstore.Config{AllowVolatile: true, Log: log}
-	if b.metrics = newMetrics(c, nil); b.metrics != nil {
-		options.Observer, redis.Called = b.metrics.Observer(), b.metrics.OnRedisCall
+	if b.telemetry, err = startTelemetry(ctx, c, nil, log); err != nil {
+		return nil, errors.Join(err, closeSinks(b.sinks))
+	}
+	redis, m := redisstore.Config{AllowVolatile: true, Log: log}, b.telemetry.metrics
+	if m != nil {
+		redis.Called = m.OnRedisCall
 	}
 	if b.store, err = openDevStore(ctx, f.redis, redis); err != nil {
 		return nil, errors.Join(err, closeSinks(b.sinks))
 	}
-	b.Bridge = core.NewBridge(b.store, options, b.sinks...)
-	if b.metrics != nil {
-		b.metrics.Watch(metrics.Watched{Bridge: b.Interceptor})
+	b.Bridge = core.NewBridge(b.store, core.Options{Limits: c.Limits.Limits, Observer: b.telemetry.observer()}, b.sinks...)
+	if m != nil {
+		m.Watch(metrics.Watched{Bridge: b.Interceptor})
 	}
 	if err := b.openInput(f.listen, log); err != nil {
 		return nil, errors.Join(err, b.store.Close(), closeSinks(b.sinks))
@@ -203,8 +207,8 @@ func (b *devBridge) openInput(addr string, log *slog.Logger) error {
 
 func (b *devBridge) listenOn(addr string, log *slog.Logger) (err error) {
 	settings := httplistener.Config{Listen: addr, Log: log}
-	if b.metrics != nil {
-		settings.Metrics = b.metrics.Handler()
+	if m := b.telemetry.metrics; m != nil {
+		settings.Metrics = m.Handler()
 	}
 	if b.input, err = httplistener.New(settings, b.For("http")); err != nil {
 		return coded(exitUsage, err)

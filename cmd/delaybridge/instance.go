@@ -28,6 +28,7 @@ type instance struct {
 	level   *slog.LevelVar
 	reloads reloads
 
+	telemetry *telemetry
 	store     *redisstore.Store
 	bridge    *core.Bridge
 	http      *httplistener.Server
@@ -57,23 +58,28 @@ func (i *instance) start(ctx context.Context, c *config.Config) (told []any, err
 	if err != nil {
 		return nil, err
 	}
-	told, err = i.open(ctx, first)
-	if err != nil {
+	if i.telemetry, err = startTelemetry(ctx, c, i.reloads.loaded, i.log); err != nil {
 		return nil, errors.Join(err, first.discard())
 	}
-	if _, err := i.apply(first); err != nil {
-		return nil, errors.Join(err, closeInputs(i.listeners), i.store.Close(), first.discard())
+	told, err = i.open(ctx, first)
+	if err == nil {
+		if _, err = i.apply(first); err != nil {
+			err = errors.Join(err, closeInputs(i.listeners), i.store.Close())
+		}
+	}
+	if err != nil {
+		i.telemetry.close()
+		return nil, errors.Join(err, first.discard())
 	}
 	return append(told, "sinks", strings.Join(i.bridge.Sinks(), ","), "durability", i.bridge.Durability()), nil
 }
 
 // open opens what stays until the end: the store and the listeners.
 func (i *instance) open(ctx context.Context, first *prepared) (told []any, err error) {
-	c := first.config
-	options := core.Options{Limits: c.Limits.Limits, StopTimeout: c.ShutdownTimeout}
-	m := newMetrics(c, i.reloads.loaded)
+	c, m := first.config, i.telemetry.metrics
+	options := core.Options{Limits: c.Limits.Limits, StopTimeout: c.ShutdownTimeout, Observer: i.telemetry.observer()}
 	if m != nil {
-		options.Observer, first.redis.Called = m.Observer(), m.OnRedisCall
+		first.redis.Called = m.OnRedisCall
 	}
 	if i.store, err = redisstore.Open(ctx, first.redis); err != nil {
 		return nil, err
@@ -156,6 +162,7 @@ func (i *instance) apply(next *prepared) (done bool, err error) {
 		i.metrics.Adopt(next.metrics)
 	}
 	i.present = next
+	i.telemetry.adopt(next.config)
 	started, err := newSources(next.config, start, i.bridge.Interceptor, i.log)
 	for _, s := range started {
 		stay = append(stay, s)

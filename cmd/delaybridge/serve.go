@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/core/redisstore"
+	"github.com/delaybridge/delaybridge/internal/otlp"
 )
 
 // watchEvery is how often --watch looks at the files.
@@ -54,6 +55,7 @@ func (a *app) serve(ctx context.Context, path string, watch time.Duration) error
 	}
 	i := newInstance(path, a.stderr, c.Log)
 	redisstore.LogClient(i.log)
+	otlp.LogLibrary(i.log)
 	told, err := i.start(ctx, c)
 	if err != nil {
 		return err
@@ -66,6 +68,7 @@ func (a *app) serve(ctx context.Context, path string, watch time.Duration) error
 	err = a.runBridge(ctx, i.bridge, i.listeners)
 	stop()
 	<-ended
+	i.telemetry.close()
 	i.log.Info("stopped")
 	return err
 }

@@ -130,6 +130,13 @@ func addLoaded(r prometheus.Registerer, version string, loaded func() Loaded) {
 		func(l Loaded) float64 { return oneIf(!l.Failed) })
 }
 
+// addDropped adds how many spans were not exported.
+func addDropped(r prometheus.Registerer, dropped func() uint64) {
+	promauto.With(r).NewCounterFunc(prometheus.CounterOpts{Name: "delaybridge_spans_dropped_total",
+		Help: "Spans that were not exported, because too many waited or the receiver did not take them; absent without tracing."},
+		func() float64 { return float64(dropped()) })
+}
+
 func oneIf(b bool) float64 {
 	if b {
 		return 1

@@ -21,6 +21,7 @@ func (d *decoder) check(c *Config) {
 	d.checkHTTP(&c.HTTP)
 	d.checkGRPC(&c.GRPC)
 	d.checkMetrics(&c.Metrics)
+	d.checkEndpoint("tracing.endpoint", c.Tracing.Endpoint)
 	d.checkLimits(c)
 	d.checkRetry("retry", c.Retry)
 	for _, s := range c.Sinks {
@@ -178,6 +179,18 @@ func (d *decoder) checkMetrics(m *Metrics) {
 	d.checkPair("metrics.tls_cert", m.TLSCert, "metrics.tls_key", m.TLSKey)
 	if own := m.Tokens != nil || m.Insecure || m.TLSCert != ""; own && m.Listen == "" && !d.isBroken("metrics") {
 		d.fail("metrics", "conflict", "has settings of a listener of its own, but no listen; set it, such as listen: 127.0.0.1:7422")
+	}
+	d.checkEndpoint("metrics.otlp.endpoint", m.OTLP.Endpoint)
+	if export := m.OTLP.Enabled; export != nil && *export && !m.Enabled && !d.isBroken("metrics") {
+		d.fail("metrics.otlp.enabled", "conflict", "has no effect because metrics.enabled is false")
+	}
+}
+
+// checkEndpoint looks after a URL of a collector.
+func (d *decoder) checkEndpoint(at, endpoint string) {
+	u, err := url.Parse(endpoint)
+	if endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "") {
+		d.fail(at, "bad-address", "%s is not a URL such as http://127.0.0.1:4318", d.show(at, endpoint))
 	}
 }
 

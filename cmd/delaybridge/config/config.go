@@ -24,6 +24,7 @@ type Config struct {
 	HTTP            HTTP
 	GRPC            GRPC
 	Metrics         Metrics
+	Tracing         Tracing
 	Limits          Limits
 	Retry           core.RetryPolicy
 	Sinks           []Sink   // in the order of the file
@@ -118,6 +119,24 @@ type Metrics struct {
 	Tokens          []string
 	Insecure        bool
 	TLSCert, TLSKey string
+	OTLP            struct {
+		Target
+		Interval time.Duration // 0 is as the environment says
+	}
+}
+
+// Tracing says of which messages spans are exported.
+type Tracing struct {
+	Target
+	SampleRatio *float64 // nil is as the environment says
+	Parent      bool
+}
+
+// Target says where something is exported to by OTLP. What is nil or empty is as the
+// environment says.
+type Target struct {
+	Enabled            *bool
+	Endpoint, Protocol string
 }
 
 // Limits bound what producers may send: the engine's limits and the batches of

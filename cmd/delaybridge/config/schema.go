@@ -49,6 +49,7 @@ func (c *Config) fields(o Options) []field {
 		section("http", "the HTTP listener", c.HTTP.fields()...),
 		section("grpc", "the gRPC listener", c.GRPC.fields()...),
 		section("metrics", "for Prometheus, at /metrics", c.Metrics.fields()...),
+		section("tracing", "spans of messages, by OpenTelemetry's protocol", c.Tracing.fields()...),
 		section("limits", "what producers may send; more is refused", c.Limits.fields()...),
 		section("retry", "of failed deliveries, unless a sink overrides it",
 			retryFields(&c.Retry, retryDefaults)...),
@@ -154,6 +155,24 @@ func (m *Metrics) fields() []field {
 		flag("insecure", &m.Insecure, "allow any address without tokens"),
 		text("tls_cert", &m.TLSCert, "", "PEM file of the certificate; enables TLS"),
 		text("tls_key", &m.TLSKey, "", "PEM file of its key"),
+		section("otlp", "export by OpenTelemetry's protocol, too", append(m.OTLP.fields("OTEL_METRICS_EXPORTER"),
+			duration("interval", &m.OTLP.Interval, "", "1s", "1h", "between exports; OTEL_METRIC_EXPORT_INTERVAL or a minute if omitted"))...),
+	}
+}
+
+func (t *Tracing) fields() []field {
+	return append(t.Target.fields("OTEL_TRACES_EXPORTER"),
+		optional(&t.SampleRatio, func(ratio *float64) field {
+			return decimal("sample_ratio", ratio, "", "0", "1", "share of messages whose producer sends no trace; the others are as the producer has sampled; OTEL_TRACES_SAMPLER if omitted")
+		}),
+		flag("parent", &t.Parent, "a delivery is a child of the producer's span, not a trace that links to it"))
+}
+
+func (t *Target) fields(variable string) []field {
+	return []field{
+		optional(&t.Enabled, func(on *bool) field { return flag("enabled", on, "if omitted, whether "+variable+" is otlp") }),
+		text("endpoint", &t.Endpoint, "", "such as http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_ENDPOINT or this machine if omitted"),
+		oneOf("protocol", &t.Protocol, "", "grpc or http/protobuf; OTEL_EXPORTER_OTLP_PROTOCOL or http/protobuf if omitted", "grpc", "http/protobuf"),
 	}
 }
 
@@ -250,6 +269,15 @@ func flag(name string, dst *bool, doc string) field {
 		*dst, err = parseBool(text)
 		return err
 	}}
+}
+
+// optional is a field that is nil if it is not there.
+func optional[T any](dst **T, of func(*T) field) field {
+	value := new(T)
+	f := of(value)
+	set := f.set
+	f.def, f.set = "", func(text string) error { *dst = value; return set(text) }
+	return f
 }
 
 func text(name string, dst *string, def, doc string) field {

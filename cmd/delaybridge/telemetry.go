@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
+	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/metrics"
+	"github.com/delaybridge/delaybridge/internal/otlp"
+)
+
+// telemetry is what a bridge tells about itself. What is not wanted is nil.
+type telemetry struct {
+	metrics  *metrics.Metrics
+	tracing  *otlp.Tracing
+	exported *otlp.Metrics
+	types    atomic.Pointer[otlp.Types]
+	log      *slog.Logger
+}
+
+// startTelemetry starts what c wants. loaded tells about the configuration; nil if there
+// is none.
+func startTelemetry(ctx context.Context, c *config.Config, loaded func() metrics.Loaded, log *slog.Logger) (*telemetry, error) {
+	t := &telemetry{log: log}
+	t.adopt(c)
+	types := func() otlp.Types { return *t.types.Load() }
+	var err error
+	t.tracing, err = otlp.StartTracing(ctx, otlp.TracingConfig{Target: otlp.Target(c.Tracing.Target), SampleRatio: c.Tracing.SampleRatio,
+		Parent: c.Tracing.Parent, Version: buildVersion(), Types: types, Log: log})
+	if err != nil {
+		return nil, coded(exitConfig, err)
+	}
+	if !c.Metrics.Enabled {
+		return t, nil
+	}
+	t.metrics = newMetrics(c, loaded, t.tracing)
+	t.exported, err = otlp.StartMetrics(ctx, otlp.MetricsConfig{Target: otlp.Target(c.Metrics.OTLP.Target), Interval: c.Metrics.OTLP.Interval,
+		Gatherer: t.metrics.Gatherer(), Version: buildVersion(), Types: types, Log: log})
+	if err != nil {
+		t.close()
+		return nil, coded(exitConfig, err)
+	}
+	return t, nil
+}
+
+func newMetrics(c *config.Config, loaded func() metrics.Loaded, tracing *otlp.Tracing) *metrics.Metrics {
+	config := metrics.Config{Version: buildVersion(), Topics: make(map[string][]string), Loaded: loaded}
+	if tracing != nil {
+		config.SpansDropped = tracing.Dropped
+	}
+	for _, s := range c.Sinks {
+		config.Sinks, config.Topics[s.Name] = append(config.Sinks, s.Name), s.MetricTopics
+	}
+	return metrics.New(config)
+}
+
+// adopt takes the types of sinks and sources of another configuration.
+func (t *telemetry) adopt(c *config.Config) {
+	types := otlp.Types{Sinks: make(map[string]string, len(c.Sinks)), Sources: make(map[string]string, len(c.Sources))}
+	for _, s := range c.Sinks {
+		types.Sinks[s.Name] = s.Type
+	}
+	for _, s := range c.Sources {
+		types.Sources[s.Name] = s.Type
+	}
+	t.types.Store(&types)
+}
+
+func (t *telemetry) observer() (o core.Observer) {
+	if t.metrics != nil {
+		o = t.metrics.Observer()
+	}
+	if t.tracing != nil {
+		o = o.And(t.tracing.Observer())
+	}
+	return o
+}
+
+// telemetryTimeout bounds the last exports, for which the end of the program waits.
+const telemetryTimeout = 3 * time.Second
+
+// close exports what is left.
+func (t *telemetry) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), telemetryTimeout)
+	defer cancel()
+	var err error
+	if t.tracing != nil {
+		err = t.tracing.Close(ctx)
+	}
+	if t.exported != nil {
+		err = errors.Join(err, t.exported.Close(ctx))
+	}
+	if err != nil {
+		t.log.Warn("the last spans or metrics could not be exported", "err", err)
+	}
+}
