@@ -1,7 +1,6 @@
 package core
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 )
@@ -59,7 +58,9 @@ func isHex(text []byte) bool {
 	return true
 }
 
-func allZero(text []byte) bool { return len(bytes.Trim(text, "0")) == 0 }
+func allZero(text []byte) bool {
+	return !slices.ContainsFunc(text, func(c byte) bool { return c != '0' })
+}
 
 // AddTrace gives messages the trace context of the request that they came with: all values
 // of its headers traceparent and tracestate. A message that has a traceparent keeps its own.

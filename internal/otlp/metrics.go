@@ -31,7 +31,7 @@ type Metrics struct{ provider *sdkmetric.MeterProvider }
 // StartMetrics exports the metrics of a Gatherer every so often until Close. It returns
 // nil if that is not enabled.
 func StartMetrics(ctx context.Context, c MetricsConfig) (*Metrics, error) {
-	if !metrics.enabled(c.Target) {
+	if !signalMetrics.enabled(c.Target) {
 		return nil, nil
 	}
 	described, err := newResource(ctx, c.Version)
@@ -52,14 +52,14 @@ func StartMetrics(ctx context.Context, c MetricsConfig) (*Metrics, error) {
 }
 
 func newMetricExporter(ctx context.Context, t Target) (sdkmetric.Exporter, error) {
-	protocol, err := metrics.protocol(t)
+	protocol, err := signalMetrics.protocol(t)
 	switch {
 	case err != nil:
 		return nil, err
 	case protocol == HTTP && t.Endpoint == "":
 		return otlpmetrichttp.New(ctx)
 	case protocol == HTTP:
-		return otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(metrics.urlOf(t)))
+		return otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(signalMetrics.urlOf(t)))
 	case t.Endpoint == "":
 		return otlpmetricgrpc.New(ctx)
 	}

@@ -45,8 +45,8 @@ type Types struct{ Sinks, Sources map[string]string }
 type signal string
 
 const (
-	traces  signal = "TRACES"
-	metrics signal = "METRICS"
+	signalTraces  signal = "TRACES"
+	signalMetrics signal = "METRICS"
 )
 
 func (s signal) enabled(t Target) bool {

@@ -50,8 +50,8 @@ func ratioOf(text string) (float64, error) {
 	return ratio, nil
 }
 
-func (s sampler) takes(m *core.Message) bool {
-	trace, ok := m.Trace()
+// takes decides about a message whose trace has been read; ok tells that it has one.
+func (s sampler) takes(m *core.Message, trace core.Trace, ok bool) bool {
 	switch {
 	case ok && s.byFlag:
 		return trace.Sampled

@@ -36,7 +36,8 @@ func TestSamplerIsThatOfTheLibrary(t *testing.T) {
 				m := &core.Message{Headers: []core.Header{{Name: "traceparent", Value: []byte(header)}}}
 				p := producerOf(m)
 				want := library.ShouldSample(sdktrace.SamplingParameters{ParentContext: trace.ContextWithRemoteSpanContext(t.Context(), p), TraceID: id}).Decision == sdktrace.RecordAndSample
-				if got := s.takes(m); got != want {
+				read, ok := m.Trace()
+				if got := s.takes(m, read, ok); got != want {
 					t.Fatalf("%s: %v, want %v", header, got, want)
 				}
 			}
@@ -54,7 +55,7 @@ func TestSamplerOfMessagesWithoutTrace(t *testing.T) {
 		const all = 100_000
 		count := 0
 		for n := range all {
-			if s.takes(&core.Message{ID: fmt.Sprintf("0000000000000000-%06d", n)}) {
+			if s.takes(&core.Message{ID: fmt.Sprintf("0000000000000000-%06d", n)}, core.Trace{}, false) {
 				count++
 			}
 		}

@@ -47,18 +47,20 @@ func (t *Tracing) record(ctx context.Context, s step, options ...trace.SpanStart
 // onAccepted makes the spans of the messages of a call that are of one trace, and in a
 // row, together.
 func (t *Tracing) onAccepted(_ context.Context, a core.Acceptance) {
-	for from, to := 0, 0; from < len(a.Messages); from = to {
-		first, _ := a.Messages[from].Trace()
-		sampled := t.sampler.takes(a.Messages[from])
-		for to = from + 1; to < len(a.Messages); to++ {
-			if next, _ := a.Messages[to].Trace(); !bytes.Equal(next.ID, first.ID) || !bytes.Equal(next.Parent, first.Parent) {
-				break
+	from, sampled := 0, false
+	var first core.Trace
+	for n, m := range a.Messages {
+		next, ok := m.Trace()
+		if n > 0 && (!bytes.Equal(next.ID, first.ID) || !bytes.Equal(next.Parent, first.Parent)) {
+			if sampled {
+				t.accept(&a, a.Messages[from:n], a.Receipts[from:n])
 			}
-			sampled = sampled || t.sampler.takes(a.Messages[to])
+			from, sampled = n, false
 		}
-		if sampled {
-			t.accept(&a, a.Messages[from:to], a.Receipts[from:to])
-		}
+		first, sampled = next, sampled || t.sampler.takes(m, next, ok)
+	}
+	if sampled {
+		t.accept(&a, a.Messages[from:], a.Receipts[from:])
 	}
 }
 
@@ -114,7 +116,8 @@ func (s *step) sum(receipts []core.Receipt) (parked bool) {
 func (t *Tracing) onDelivered(d core.Delivery) {
 	find := d.Finder()
 	for n := range d.Outcomes {
-		if m := find(d.Outcomes[n].ID); t.sampler.takes(m) {
+		m := find(d.Outcomes[n].ID)
+		if trace, ok := m.Trace(); t.sampler.takes(m, trace, ok) {
 			t.deliver(&d, m, &d.Outcomes[n])
 		}
 	}

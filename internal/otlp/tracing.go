@@ -41,7 +41,7 @@ type Tracing struct {
 
 // StartTracing exports spans until Close. It returns nil if tracing is not enabled.
 func StartTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
-	if !traces.enabled(c.Target) {
+	if !signalTraces.enabled(c.Target) {
 		return nil, nil
 	}
 	sampler, err := newSampler(c.SampleRatio)
@@ -66,14 +66,14 @@ func StartTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
 }
 
 func newSpanExporter(ctx context.Context, t Target) (sdktrace.SpanExporter, error) {
-	protocol, err := traces.protocol(t)
+	protocol, err := signalTraces.protocol(t)
 	switch {
 	case err != nil:
 		return nil, err
 	case protocol == HTTP && t.Endpoint == "":
 		return otlptracehttp.New(ctx)
 	case protocol == HTTP:
-		return otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(traces.urlOf(t)))
+		return otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(signalTraces.urlOf(t)))
 	case t.Endpoint == "":
 		return otlptracegrpc.New(ctx)
 	}
