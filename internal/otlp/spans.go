@@ -35,8 +35,8 @@ func (t *Tracing) record(ctx context.Context, s step, options ...trace.SpanStart
 	if s.reason != "" {
 		attributes = append(attributes, semconv.ErrorTypeKey.String(s.reason))
 	}
-	ctx, span := t.tracer.Start(ctx, spanName(s.operation, s.topic), append(options, trace.WithSpanKind(s.kind),
-		trace.WithTimestamp(s.from), trace.WithAttributes(attributes...))...)
+	ctx, span := t.tracer.Start(ctx, spanName(s.operation, s.topic), append(options, trace.WithSpanKind(s.kind), trace.WithTimestamp(s.from))...)
+	span.SetAttributes(attributes...)
 	if s.reason != "" {
 		span.SetStatus(codes.Error, core.Shorten(s.failure, core.MaxErrorText))
 	}
