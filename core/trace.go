@@ -31,6 +31,12 @@ func (m *Message) Trace() (Trace, bool) {
 	return Trace{}, false
 }
 
+// TraceID returns the ID of the trace of m as a text; empty if there is none.
+func (m *Message) TraceID() string {
+	trace, _ := m.Trace()
+	return string(trace.ID)
+}
+
 // parseTrace reads version-trace-parent-flags, in hexadecimal digits; later versions may
 // have more.
 func parseTrace(header []byte) (Trace, bool) {

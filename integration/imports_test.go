@@ -37,6 +37,7 @@ var importRules = []importRule{
 	{"interceptors/source", []string{"core", "interceptors/dialect", "internal/apierror"}},
 	{"internal/auth", nil},
 	{"internal/failpoints", []string{"core"}},
+	{"internal/events", []string{"core"}},
 	{"internal/metrics", []string{"core", "internal/apierror", "github.com/prometheus/client_golang"}},
 	{"internal/otlp/otlptest", []string{"go.opentelemetry.io/proto/otlp", "google.golang.org/grpc", "google.golang.org/protobuf"}},
 	{"internal/otlp", []string{"core", "internal/apierror", "go.opentelemetry.io/otel", "go.opentelemetry.io/contrib/bridges/prometheus",

@@ -109,10 +109,11 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 	if b.sinks, err = a.openDevSinks(ctx, f, c, log); err != nil {
 		return nil, err
 	}
-	if b.telemetry, err = startTelemetry(ctx, c, nil, log); err != nil {
+	redis := redisstore.Config{AllowVolatile: true, Instance: redisstore.NewInstanceName(), Log: log}
+	if b.telemetry, err = startTelemetry(ctx, c, redis.Instance, nil, log); err != nil {
 		return nil, errors.Join(err, closeSinks(b.sinks))
 	}
-	redis, m := redisstore.Config{AllowVolatile: true, Log: log}, b.telemetry.metrics
+	m := b.telemetry.metrics
 	if m != nil {
 		redis.Called = m.OnRedisCall
 	}
@@ -206,7 +207,7 @@ func (b *devBridge) openInput(addr string, log *slog.Logger) error {
 }
 
 func (b *devBridge) listenOn(addr string, log *slog.Logger) (err error) {
-	settings := httplistener.Config{Listen: addr, Log: log}
+	settings := httplistener.Config{Listen: addr, Events: b.telemetry.events, Log: log}
 	if m := b.telemetry.metrics; m != nil {
 		settings.Metrics = m.Handler()
 	}

@@ -58,7 +58,8 @@ func (i *instance) start(ctx context.Context, c *config.Config) (told []any, err
 	if err != nil {
 		return nil, err
 	}
-	if i.telemetry, err = startTelemetry(ctx, c, i.reloads.loaded, i.log); err != nil {
+	first.redis.Instance = redisstore.NewInstanceName()
+	if i.telemetry, err = startTelemetry(ctx, c, first.redis.Instance, i.reloads.loaded, i.log); err != nil {
 		return nil, errors.Join(err, first.discard())
 	}
 	told, err = i.open(ctx, first)
@@ -111,7 +112,7 @@ func (i *instance) memory(ctx context.Context) (metrics.Memory, error) {
 // openListeners makes the listeners that c wants, and has them listen.
 func (i *instance) openListeners(c *config.Config, m *metrics.Metrics) (told []any, err error) {
 	settings := httpConfig(c, i.log)
-	settings.Reload, settings.LastReload = i.reloadByRequest, i.reloads.LastError
+	settings.Events, settings.Reload, settings.LastReload = i.telemetry.events, i.reloadByRequest, i.reloads.LastError
 	if m != nil && c.Metrics.Listen == "" {
 		settings.Metrics = m.Handler()
 	}

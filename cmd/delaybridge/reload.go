@@ -63,6 +63,13 @@ type reloaded struct {
 	NotStopped string          `json:"not_stopped,omitempty"`
 }
 
+func (r *reloaded) keys() (keys []string) {
+	for _, one := range r.Changes {
+		keys = append(keys, one.Key)
+	}
+	return keys
+}
+
 func (i *instance) reloadByRequest(ctx context.Context, dryRun bool) (any, error) {
 	done, err := i.reload(ctx, dryRun)
 	return done, err
@@ -92,6 +99,7 @@ func (i *instance) reload(ctx context.Context, dryRun bool) (reloaded, error) {
 	i.reloads.note(len(done.Changes) > 0, err)
 	done.Generation = i.reloads.Generation()
 	i.logReload(done, err)
+	i.telemetry.events.Reloaded(done.keys(), err)
 	return done, err
 }
 

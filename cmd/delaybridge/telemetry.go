@@ -9,6 +9,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/events"
 	"github.com/delaybridge/delaybridge/internal/metrics"
 	"github.com/delaybridge/delaybridge/internal/otlp"
 )
@@ -18,14 +19,15 @@ type telemetry struct {
 	metrics  *metrics.Metrics
 	tracing  *otlp.Tracing
 	exported *otlp.Metrics
+	events   *events.Stream
 	types    atomic.Pointer[otlp.Types]
 	log      *slog.Logger
 }
 
-// startTelemetry starts what c wants. loaded tells about the configuration; nil if there
+// startTelemetry starts what c wants of the named instance. loaded tells about the configuration; nil if there
 // is none.
-func startTelemetry(ctx context.Context, c *config.Config, loaded func() metrics.Loaded, log *slog.Logger) (*telemetry, error) {
-	t := &telemetry{log: log}
+func startTelemetry(ctx context.Context, c *config.Config, instance string, loaded func() metrics.Loaded, log *slog.Logger) (*telemetry, error) {
+	t := &telemetry{events: events.New(instance), log: log}
 	t.adopt(c)
 	types := func() otlp.Types { return *t.types.Load() }
 	var err error
@@ -71,8 +73,9 @@ func (t *telemetry) adopt(c *config.Config) {
 }
 
 func (t *telemetry) observer() (o core.Observer) {
+	o = t.events.Observer()
 	if t.metrics != nil {
-		o = t.metrics.Observer()
+		o = t.metrics.Observer().And(o)
 	}
 	if t.tracing != nil {
 		o = o.And(t.tracing.Observer())

@@ -58,8 +58,7 @@ type Config struct {
 	Lease time.Duration
 	// Guard bounds how long a lost wake-up can delay a take; default 5 s.
 	Guard time.Duration
-	// Instance is the unique name of this process; default host name, process id and
-	// random characters.
+	// Instance is the unique name of this process; default NewInstanceName.
 	Instance string
 
 	// DedupeWindow is how long the id of a settled message is remembered if the
@@ -142,7 +141,7 @@ func (c Config) withDefaults() Config {
 	c.present = new(atomic.Pointer[Config])
 	c.present.Store(&c)
 	if c.Instance == "" {
-		c.Instance = instanceName()
+		c.Instance = NewInstanceName()
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -150,7 +149,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func instanceName() string {
+// NewInstanceName returns a name for Config.Instance: host name, process id and random
+// characters.
+func NewInstanceName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/core"
+	"github.com/delaybridge/delaybridge/internal/events"
 	"github.com/delaybridge/delaybridge/internal/listener"
 )
 
@@ -60,6 +61,9 @@ type Config struct {
 	Reload func(ctx context.Context, dryRun bool) (report any, err error)
 	// LastReload returns why the last reload failed, for readiness; nil if it did not.
 	LastReload func() error
+
+	// Events are what GET /v1/events streams; nil: nothing.
+	Events *events.Stream
 
 	// Metrics answers GET /metrics; nil: there is no such path. It needs a token as other
 	// paths do, unless Listen is a loopback address.

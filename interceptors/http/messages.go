@@ -75,15 +75,21 @@ func refOf(r *http.Request) (core.Ref, error) {
 	if ref.Sink = query.Get("sink"); query.Has("sink") && ref.Sink == "" {
 		return ref, core.Invalidf("sink", "is empty")
 	}
+	ref.Key, err = keyOf(query)
+	return ref, err
+}
+
+// keyOf reads the key of a query; nil if there is none.
+func keyOf(query url.Values) ([]byte, error) {
 	switch {
 	case query.Has("key") && query.Has("key_base64"):
-		return ref, core.Invalidf("key_base64", "can't be used together with key")
+		return nil, core.Invalidf("key_base64", "can't be used together with key")
 	case query.Has("key"):
-		ref.Key = []byte(query.Get("key"))
+		return []byte(query.Get("key")), nil
 	case query.Has("key_base64"):
-		ref.Key, err = decodeBase64("key_base64", query.Get("key_base64"))
+		return decodeBase64("key_base64", query.Get("key_base64"))
 	}
-	return ref, err
+	return nil, nil
 }
 
 // queryOf parses the query; only the names given are allowed, each once, but

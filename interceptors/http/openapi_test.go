@@ -19,6 +19,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/memstore"
+	"github.com/delaybridge/delaybridge/internal/events"
 )
 
 func loadDocument(t *testing.T) *openapi3.T {
@@ -131,9 +132,10 @@ func TestDocumentIsServedWithoutToken(t *testing.T) {
 // failure, and holds what is sent and answered against the document.
 func TestDocumentFitsTheServer(t *testing.T) {
 	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.PlainBodyDecoder)
 	w := &witness{T: t, document: strictDocument(t), seen: make(map[string]bool)}
 	reloads := &reloads{}
-	f := newFixture(t, Config{MaxRequestBytes: 2000, MaxBatchBytes: 3000, Metrics: someMetrics(), Reload: reloads.reload, LastReload: reloads.last}, "orders", "mails")
+	f := newFixture(t, Config{MaxRequestBytes: 2000, MaxBatchBytes: 3000, Metrics: someMetrics(), Events: events.New("here"), Reload: reloads.reload, LastReload: reloads.last}, "orders", "mails")
 	w.observe(f)
 	w.succeed(f)
 	w.fail(f)
@@ -196,6 +198,7 @@ func (w *witness) succeed(f *fixture) {
 	w.want(f.do("GET", "/v1/instances", ""), 200)
 	w.want(f.do("GET", "/v1/timeline", ""), 200)
 	w.want(f.do("GET", "/v1/timeline?step=10m&from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z&sink=orders&sink=mails", ""), 200)
+	w.want(f.do("HEAD", "/v1/events?sink=orders&event=dead&event=delivered&topic=t*&id=a&key=k&bodies=true", ""), 200)
 	w.want(f.do("POST", "/v1/reload?dry_run=true", ""), 200)
 	w.want(f.do("GET", "/metrics", ""), 200)
 	w.want(f.do("GET", "/livez", ""), 200)
@@ -299,10 +302,22 @@ func (w *witness) fail(f *fixture) {
 	w.want(f.do("GET", "/v1/stats?x=1", ""), 400)
 	w.want(f.do("GET", "/v1/instances?x=1", ""), 400)
 	w.want(f.do("GET", "/v1/timeline?step=0s", ""), 400)
+	w.want(f.do("GET", "/v1/events?event=lost", ""), 400)
+	w.subscribeAll()
+	w.want(f.do("GET", "/v1/events", ""), 503)
 	w.want(f.do("POST", "/v1/reload?dry_run=maybe", ""), 400)
 	w.want(f.do("POST", "/v1/reload", ""), 422)
 	w.want(f.do("GET", "/readyz", ""), 200)
 	w.want(f.do("GET", "/problems/nothing", ""), 404)
+}
+
+// subscribeAll leaves no room for another reader of events.
+func (w *witness) subscribeAll() {
+	for range events.MaxReaders {
+		if _, err := w.listener.config.Events.Subscribe(events.Filter{}, false); err != nil {
+			w.Fatal(err)
+		}
+	}
 }
 
 // describe looks at the stats of a sink that tells about itself.
@@ -338,7 +353,7 @@ func (w *witness) failWith(t *testing.T) {
 	f := &fixture{T: t}
 	f.serve(Config{}, &failing{})
 	w.observe(f)
-	for _, path := range []string{"/v1/messages", "/v1/dead", "/v1/stats", "/v1/timeline"} {
+	for _, path := range []string{"/v1/messages", "/v1/dead", "/v1/stats", "/v1/timeline", "/v1/events"} {
 		w.want(f.do("GET", path, ""), 501)
 	}
 	w.want(f.do("POST", "/v1/reload", ""), 501)

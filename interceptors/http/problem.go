@@ -92,9 +92,9 @@ var codes = map[string]code{
 	codeTooMany:      {429, "Too many failed log-ins", "This address has sent too many requests without a valid token. Wait as long as Retry-After says."},
 	codeHeaders:      {431, "The headers are too large", "The number or the size of the message's headers exceeds the limit. Nothing was stored."},
 	codeInternal:     {500, "The bridge failed", "This is a fault of the bridge; its log has the details. If \"stored\" is \"unknown\", sending the same again with the same id is safe."},
-	codeNotSupported: {501, "This bridge can't do this", "The configured store can't list or count its messages, or the bridge has no configuration file to read again."},
+	codeNotSupported: {501, "This bridge can't do this", "The configured store can't list or count its messages, or the bridge has no configuration file to read again, or no stream of events."},
 	codeUnavailable:  {503, "The store is unavailable", "Nothing was stored or changed. Send it again later."},
-	codeBusy:         {503, "The bridge is busy", "The limit http.max_connections or http.max_unanswered is reached. Nothing was stored or changed. Send it again later."},
+	codeBusy:         {503, "The bridge is busy", "The limit http.max_connections or http.max_unanswered is reached, or the number of readers of events. Nothing was stored or changed. Send it again later."},
 	codeFull:         {503, "The store is full", "Nothing was stored. Send it again when messages have been delivered, or give the store more memory or disk space."},
 	codeUnknown:      {503, "The outcome is unknown", "The store did not answer in time: the message may or may not be stored, or changed. Sending the same again with the id in the answer is safe."},
 }

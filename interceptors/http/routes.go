@@ -67,6 +67,7 @@ func (s *Server) api() map[string]handler {
 		"GET /v1/stats":                      s.stats,
 		"GET /v1/instances":                  s.instances,
 		"GET /v1/timeline":                   s.timeline,
+		"GET /v1/events":                     s.events,
 		"POST /v1/reload":                    s.reload,
 		"GET " + pathOpenAPI:                 s.showOpenAPI,
 
@@ -81,6 +82,7 @@ func (s *Server) api() map[string]handler {
 		"/v1/stats":                     allow("GET, HEAD"),
 		"/v1/instances":                 allow("GET, HEAD"),
 		"/v1/timeline":                  allow("GET, HEAD"),
+		"/v1/events":                    allow("GET, HEAD"),
 		"/v1/reload":                    allow("POST"),
 		pathOpenAPI:                     allow("GET, HEAD"),
 	}
@@ -124,6 +126,8 @@ var (
 	typeText      = []string{"text/plain; charset=utf-8"}
 	typeYAML      = []string{"application/yaml"}
 	typeProblem   = []string{"application/problem+json"}
+	typeEvents    = []string{"text/event-stream"}
+	headerNo      = []string{"no"}
 )
 
 // survive answers for a handler that panicked. Handlers write only what is

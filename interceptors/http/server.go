@@ -30,6 +30,8 @@ type Server struct {
 	mux         *http.ServeMux
 	server      *http.Server
 	listener    net.Listener
+	stopping    context.Context // ends when requests without an end are to end
+	stop        context.CancelFunc
 }
 
 // New checks the configuration, reads the certificate if there is one, and returns a
@@ -54,6 +56,7 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 	}
 	s := &Server{config: config, dialects: dialects, in: in, tls: tls, crossOrigin: http.NewCrossOriginProtection(),
 		unanswered: listener.NewBudget(config.MaxUnansweredBytes)}
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.tokens.Set(hashes)
 	s.mux = s.routes()
 	s.server = &http.Server{
@@ -68,6 +71,7 @@ func New(config Config, in *core.Interceptor) (*Server, error) {
 		// What it tells is about the other side's connections.
 		ErrorLog: slog.NewLogLogger(config.Log.Handler(), slog.LevelDebug),
 	}
+	s.server.RegisterOnShutdown(s.stop)
 	return s, nil
 }
 
