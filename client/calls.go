@@ -107,14 +107,18 @@ func pathOf(above string, ref Ref, below string) (string, *Error) {
 	if ref.Sink != "" {
 		query.Set("sink", ref.Sink)
 	}
-	switch {
-	case ref.Key == nil:
-	case utf8.Valid(ref.Key):
-		query.Set("key", string(ref.Key))
-	default:
-		query.Set("key_base64", base64.StdEncoding.EncodeToString(ref.Key))
-	}
+	setKey(query, ref.Key)
 	return withQuery(above+url.PathEscape(ref.ID)+below, query), nil
+}
+
+func setKey(query url.Values, key []byte) {
+	switch {
+	case key == nil:
+	case utf8.Valid(key):
+		query.Set("key", string(key))
+	default:
+		query.Set("key_base64", base64.StdEncoding.EncodeToString(key))
+	}
 }
 
 func withQuery(path string, query url.Values) string {
