@@ -87,7 +87,7 @@ func (i *instance) open(ctx context.Context, first *prepared) (told []any, err e
 	}
 	i.bridge = core.NewBridge(failpoints.Wrap(i.store), options)
 	if m != nil {
-		m.Watch(metrics.Watched{Bridge: i.bridge.Interceptor, Memory: i.memory})
+		m.Watch(metrics.Watched{Bridge: i.bridge.Interceptor, Memory: i.memory, ClockOffset: i.store.ClockOffset})
 	}
 	told = []any{"version", buildVersion()}
 	more, err := i.openListeners(c, m)

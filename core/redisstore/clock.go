@@ -93,6 +93,33 @@ func (c *serverClocks) of(ctx context.Context, client redis.UniversalClient, key
 	return clock
 }
 
+// ClockOffset asks every master for its time, and returns by how much the clock that is
+// furthest off is ahead of that of this machine. It is wrong by no more than half of the
+// time that the call took.
+func (s *Store) ClockOffset(ctx context.Context) (furthest time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
+	defer cancel()
+	var mu sync.Mutex
+	err = eachMaster(ctx, s.client, func(ctx context.Context, c redis.Cmdable) error {
+		sent := time.Now()
+		server, err := c.Time(ctx).Result()
+		if err != nil {
+			return err
+		}
+		offset := server.Sub(sent.Add(time.Since(sent) / 2))
+		mu.Lock()
+		defer mu.Unlock()
+		if offset.Abs() > furthest.Abs() {
+			furthest = offset
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fault("ask Redis for its time", err)
+	}
+	return furthest, nil
+}
+
 // clockOffset estimates Redis's clock from the quickest exchange of late.
 type clockOffset struct {
 	offset time.Duration // Redis's clock minus ours, in the middle of the exchange

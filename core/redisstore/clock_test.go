@@ -1,10 +1,42 @@
 package redisstore
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
+
+// ahead is a hook that has the server's clock run ahead of what it is.
+type ahead struct {
+	around
+	by time.Duration
+}
+
+func (a ahead) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.TimeCmd); ok {
+			c.SetVal(c.Val().Add(a.by))
+		}
+		return err
+	}
+}
+
+// TestClockOffset: on one machine Redis's clock is ours.
+func TestClockOffset(t *testing.T) {
+	for _, by := range []time.Duration{0, time.Hour, -time.Hour} {
+		s := open(t, freshConfig(t))
+		s.client.AddHook(ahead{func(_ string, run func() error) error { return run() }, by})
+		began := time.Now()
+		offset, err := s.ClockOffset(t.Context())
+		if took := time.Since(began); err != nil || (offset-by).Abs() > took/2+time.Microsecond {
+			t.Errorf("%s: %s, %v, in %s", by, offset, err, took)
+		}
+	}
+}
 
 // TestTakeTellsWhenRedisLooked: on one machine Redis's clock is ours, so that it
 // shows whether a take is said to have looked later than it did, which would make

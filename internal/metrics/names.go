@@ -72,7 +72,7 @@ type read struct {
 	storeUp, parked, due, retrying, dead, overdue, buckets, owned *prometheus.Desc
 	inFlight, paused, restarts                                    *prometheus.Desc
 	records, retries, lag, lagSeconds, state                      *prometheus.Desc
-	used, limit, mean, fit                                        *prometheus.Desc
+	used, limit, mean, fit, clock                                 *prometheus.Desc
 }
 
 func newRead() read {
@@ -103,12 +103,13 @@ func newRead() read {
 		limit: desc("delaybridge_redis_memory_limit_bytes", "Sum of maxmemory of all masters; absent if a master has none."),
 		mean:  desc("delaybridge_redis_message_mean_bytes", "Memory of the data in Redis divided by the messages of the sinks in it; absent below 1000 messages."),
 		fit:   desc("delaybridge_redis_messages_fit", "Messages of the present mean size that can be parked until the fullest master is full; absent if size or limit is not known."),
+		clock: desc("delaybridge_redis_clock_offset_seconds", "By how much Redis's clock is ahead of that of this machine; of several masters, the one furthest off."),
 	}
 }
 
 func (d *read) all() []*prometheus.Desc {
 	return []*prometheus.Desc{d.storeUp, d.parked, d.due, d.retrying, d.dead, d.overdue, d.buckets, d.owned, d.inFlight, d.paused, d.restarts,
-		d.records, d.retries, d.lag, d.lagSeconds, d.state, d.used, d.limit, d.mean, d.fit}
+		d.records, d.retries, d.lag, d.lagSeconds, d.state, d.used, d.limit, d.mean, d.fit, d.clock}
 }
 
 // addLoaded adds what is known of the configuration and of the program.

@@ -129,6 +129,7 @@ func fullRun(t *testing.T, f func(*Metrics)) {
 				{Source: "other", Lag: -1, LagTime: -1, Trouble: "down"}}
 		}})
 		m.Watch(Watched{Bridge: bridge.Interceptor,
+			ClockOffset: func(context.Context) (time.Duration, error) { return -1500 * time.Millisecond, nil },
 			Memory: func(context.Context) (Memory, error) {
 				return Memory{Used: 2e6, Dataset: 1e6, Limit: 3e6, Free: 1e6}, nil
 			}})

@@ -16,6 +16,9 @@ type Watched struct {
 	Bridge *core.Interceptor
 	// Memory asks the store about its memory; nil if that has no bound of its own.
 	Memory func(ctx context.Context) (Memory, error)
+	// ClockOffset asks the store by how much its clock is ahead of that of this machine;
+	// nil if it is the same.
+	ClockOffset func(ctx context.Context) (time.Duration, error)
 }
 
 // Memory is what a store tells about its memory, in bytes.
@@ -28,9 +31,9 @@ type Memory struct {
 func (m *Metrics) Watch(w Watched) { m.registry.MustRegister(&watch{Watched: w, read: newRead()}) }
 
 const (
-	// statsFor and memoryFor are how long an answer of the store is used again.
+	// statsFor and serverFor are how long an answer of the store is used again.
 	statsFor  = time.Second
-	memoryFor = 5 * time.Second
+	serverFor = 5 * time.Second
 	// askTimeout bounds all questions of one scrape.
 	askTimeout = 2 * time.Second
 	// leastForMean is how many messages make a mean size: below, what else is in Redis
@@ -49,7 +52,9 @@ type watch struct {
 	statsAt  time.Time
 	memory   Memory
 	memErr   error
-	memoryAt time.Time
+	offset   time.Duration
+	clockErr error
+	serverAt time.Time
 }
 
 // Describe implements prometheus.Collector.
@@ -96,6 +101,9 @@ func (w *watch) Collect(metrics chan<- prometheus.Metric) {
 	if w.Memory != nil && w.memErr == nil {
 		w.capacity(s, messages)
 	}
+	if w.ClockOffset != nil && w.clockErr == nil {
+		s.gauge(w.clock, w.offset.Seconds())
+	}
 }
 
 // ask asks the store, unless the last answers are new enough.
@@ -106,9 +114,15 @@ func (w *watch) ask() {
 		w.stats, w.statsErr = w.Bridge.Stored(ctx)
 		w.statsAt = time.Now()
 	}
-	if w.Memory != nil && w.statsErr == nil && (w.memoryAt.IsZero() || time.Since(w.memoryAt) >= memoryFor) {
+	if w.statsErr != nil || !w.serverAt.IsZero() && time.Since(w.serverAt) < serverFor {
+		return
+	}
+	w.serverAt = time.Now()
+	if w.Memory != nil {
 		w.memory, w.memErr = w.Memory(ctx)
-		w.memoryAt = time.Now()
+	}
+	if w.ClockOffset != nil {
+		w.offset, w.clockErr = w.ClockOffset(ctx)
 	}
 }
 
