@@ -21,7 +21,7 @@ func TestSchemathesis(t *testing.T) {
 	t.Parallel()
 	p := newPython(t)
 	url, _ := startBridge(t)
-	seed, cases, batches := "1", "--max-examples=110", "200"
+	seed, cases, batches := "1", "--max-examples=90", "200"
 	if text := os.Getenv("HTTP_FUZZTIME"); text != "" {
 		limit, err := time.ParseDuration(text)
 		if err != nil {
