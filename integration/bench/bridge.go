@@ -55,14 +55,19 @@ type bridge struct {
 
 // openBridge starts a bridge on the bench's Redis.
 func (b *bench) openBridge(ctx context.Context) (*bridge, error) {
-	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{b.redis.addr}})
+	return b.openObserved(ctx, redisstore.Config{}, core.Observer{})
+}
+
+func (b *bench) openObserved(ctx context.Context, config redisstore.Config, observer core.Observer) (*bridge, error) {
+	config.Addrs = []string{b.redis.addr}
+	store, err := redisstore.Open(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	sink := &nullSink{}
 	sink.expect(1)
 	d := &core.Dispatcher{Name: benchSink, Sink: sink}
-	whole := core.NewBridge(store, core.Options{}, d)
+	whole := core.NewBridge(store, core.Options{Observer: observer}, d)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- whole.Run(ctx) }()

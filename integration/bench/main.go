@@ -4,7 +4,7 @@
 // where absolute rates differ from machine to machine.
 //
 //	go run ./integration/bench             everything, about a quarter of an hour
-//	go run ./integration/bench -run park   one part: park, http, burst, lateness, memory, idle, growth, brokers, plugin, source
+//	go run ./integration/bench -run park   one part: park, http, burst, lateness, memory, idle, growth, brokers, plugin, source, observed
 //	go run ./integration/bench -run scale  many buckets, sinks and instances: scale.leases, scale.failures, scale.balance,
 //	                                       scale.sinks, scale.keyed, scale.list, scale.byid
 package main
@@ -53,6 +53,7 @@ func parts() []part {
 		{"brokers", measureBrokers},
 		{"plugin", measurePlugin},
 		{"source", measureSource},
+		{"observed", measureObserved},
 	}, scaleParts()...)
 }
 

@@ -31,21 +31,26 @@ func measurePark(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+	rate, err := br.parkSingles(ctx, n, callers)
+	b.table.rates(fmt.Sprintf("park, %d callers of one message each; raw: HSETNX and ZADD a message, pipelined", callers), rate, raws[0], "≥ 60 %")
+	b.table.rates("… raw: one HSET and one ZADD for 500 messages", rate, raws[1], "")
+	return errors.Join(err, br.stop())
+}
+
+// parkSingles parks n messages, each by a call of its own.
+func (br *bridge) parkSingles(ctx context.Context, n, callers int) (rate float64, err error) {
 	shared := body(bodySize)
 	began := time.Now()
 	var next atomic.Int64
 	err = parallel(callers, func() error {
-		for next.Add(1) <= n {
+		for next.Add(1) <= int64(n) {
 			if r := br.in.Accept(ctx, message(shared, in(time.Hour)))[0]; r.Err != nil {
 				return r.Err
 			}
 		}
 		return nil
 	})
-	rate := n / time.Since(began).Seconds()
-	b.table.rates(fmt.Sprintf("park, %d callers of one message each; raw: HSETNX and ZADD a message, pipelined", callers), rate, raws[0], "≥ 60 %")
-	b.table.rates("… raw: one HSET and one ZADD for 500 messages", rate, raws[1], "")
-	return errors.Join(err, br.stop())
+	return float64(n) / time.Since(began).Seconds(), err
 }
 
 // measureBurst: a million messages due at one instant, into a null sink.
@@ -84,22 +89,29 @@ func burst(ctx context.Context, b *bench, n, others int) (raw, rate float64, fir
 	if err = br.fill(ctx, others, bodySize, in(24*time.Hour)); err != nil {
 		return
 	}
+	rate, first, err = br.drain(ctx, n)
+	return
+}
+
+// drain parks n messages due at one instant, and returns how fast they came and how late
+// the first was.
+func (br *bridge) drain(ctx context.Context, n int) (rate float64, first time.Duration, err error) {
 	due := time.Now().Add(time.Duration(n/60_000+2) * time.Second).Truncate(time.Millisecond)
 	br.sink.expect(n)
-	if err = br.fill(ctx, n, bodySize, at(due)); err != nil {
-		return
+	if err := br.fill(ctx, n, bodySize, at(due)); err != nil {
+		return 0, 0, err
 	}
 	if time.Until(due) < 200*time.Millisecond {
-		return 0, 0, 0, errors.New("parking took longer than planned; the burst is void")
+		return 0, 0, errors.New("parking took longer than planned; the burst is void")
 	}
 	runtime.GC()
 	select {
 	case <-br.sink.reached:
 	case <-ctx.Done():
-		return 0, 0, 0, ctx.Err()
+		return 0, 0, ctx.Err()
 	}
 	rate = float64(n) / time.Unix(0, br.sink.last.Load()).Sub(due).Seconds()
-	return raw, rate, time.Unix(0, br.sink.first.Load()).Sub(due), nil
+	return rate, time.Unix(0, br.sink.first.Load()).Sub(due), nil
 }
 
 // measureMemory: what a parked message costs Redis over its body.
