@@ -31,7 +31,7 @@ func FuzzLogLine(f *testing.F) {
 		}
 		kept := func(class string) string { return Shorten(class+": "+text, MaxErrorText) }
 		want := []map[string]string{
-			{"level": "WARN", "msg": "dead letter", "sink": "orders", "bucket": "orders/3", "message_id": id, "topic": text, "attempts": "1", "reason": "permanent", "err": kept("permanent")},
+			{"level": "WARN", "msg": "dead letter", "sink": "orders", "bucket": "orders/3", "message_id": id, "topic": text, "attempt": "1", "reason": "permanent", "err": kept("permanent")},
 			{"level": "WARN", "msg": "repeated within a second", "what": "dead letter", "sink": "orders", "count": "1", "reasons.expired": "1", "examples": "[" + id + "]"},
 			{"level": "WARN", "msg": "sink paused, its messages stay parked", "sink": "orders", "class": "blocked", "err": kept("blocked")},
 		}

@@ -112,17 +112,18 @@ func (l *bucketLoop) logFailures(batch []*Message, outcomes []Outcome) {
 			text, more = "delivery failed, will be retried", []any{"retry_in", o.After}
 		}
 		if l.summary.First(log, text, o.Reason, o.ID) {
-			log.Warn(text, append([]any{"bucket", l.bucket.String(), "message_id", o.ID, "topic", topicOf(batch, o.ID), "attempts", o.Attempts,
-				"reason", o.Reason, "err", Shorten(o.Error, MaxErrorText)}, more...)...)
+			n := slices.IndexFunc(batch, func(m *Message) bool { return m.ID == o.ID })
+			log.Warn(text, slices.Concat([]any{"bucket", l.bucket.String()}, batch[n].logged(o.Attempts),
+				[]any{"reason", o.Reason, "err", Shorten(o.Error, MaxErrorText)}, more)...)
 		}
 	}
 }
 
-func topicOf(batch []*Message, id string) string {
-	for _, m := range batch {
-		if m.ID == id {
-			return m.Topic
-		}
+// logged is what a line about a message and its last attempt has, besides the sink.
+func (m *Message) logged(attempt int) []any {
+	logged := []any{"message_id", m.ID, "topic", m.Topic, "attempt", attempt}
+	if trace := m.TraceID(); trace != "" {
+		logged = append(logged, "trace_id", trace)
 	}
-	return ""
+	return logged
 }

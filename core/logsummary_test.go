@@ -118,7 +118,7 @@ func TestDeadLettersAreSummedUp(t *testing.T) {
 		}
 		for _, line := range lines {
 			if line.text == "dead letter" {
-				if line.with["message_id"].String() == "" || line.with["topic"].String() == "" || line.with["attempts"].Int64() != 1 || line.with["err"].String() == "" {
+				if line.with["message_id"].String() == "" || line.with["topic"].String() == "" || line.with["attempt"].Int64() != 1 || line.with["err"].String() == "" {
 					t.Errorf("an example is %v", line.with)
 				}
 				continue
@@ -140,7 +140,9 @@ func TestRetriesAreLogged(t *testing.T) {
 	inWorld(t, dispatchers, func(w *world) {
 		lost := core.Classify(core.Unknown, errors.New("reply was lost"))
 		w.sinks["orders"].answers(failing(lost))
-		w.accept(message("a", 0))
+		traced := message("a", 0)
+		traced.Headers = []core.Header{{Name: "traceparent", Value: []byte(parentOfTest)}}
+		w.accept(traced)
 		time.Sleep(3 * time.Second)
 		w.sinks["orders"].answers(nil)
 		time.Sleep(10 * time.Second)
@@ -149,7 +151,7 @@ func TestRetriesAreLogged(t *testing.T) {
 			w.t.Fatalf("lines %v tell of %d retries, want one", lines, events)
 		}
 		with := lines[0].with
-		if with["message_id"].String() != "a" || with["topic"].String() != "t" || with["attempts"].Int64() != 1 ||
+		if with["message_id"].String() != "a" || with["topic"].String() != "t" || with["attempt"].Int64() != 1 || with["trace_id"].String() != traceOfTest ||
 			with["retry_in"].Duration() != 5*time.Second || with["err"].String() == "" {
 			t.Errorf("the line has %v", with)
 		}

@@ -67,8 +67,10 @@ func (l *bucketLoop) suspect(batch []*Message, err error) {
 	for _, m := range batch[:cap(ids)] {
 		ids = append(ids, m.ID)
 	}
-	l.log().Warn("sink crashed during a delivery, its messages are tried one at a time", "sink", l.Name,
-		"bucket", l.bucket.String(), "messages", len(batch), "message_ids", ids, "err", Shorten(err.Error(), MaxErrorText))
+	const text = "sink crashed during a delivery, its messages are tried one at a time"
+	if log := l.log().With("sink", l.Name); l.summary.First(log, text, "", ids[0]) {
+		log.Warn(text, "bucket", l.bucket.String(), "messages", len(batch), "message_ids", ids, "err", Shorten(err.Error(), MaxErrorText))
+	}
 }
 
 // maxLoggedIDs bounds the ids in one line of the log.

@@ -221,7 +221,7 @@ func (b *bucket) leaveNewer(ctx context.Context, batch core.Batch, limit int) (c
 	if time.Since(b.newer.logged) >= newerLogEvery {
 		b.newer.logged = time.Now()
 		b.store.config.Log.Warn("records of a newer format are due and wait, because no instance reads them; run an instance of the newer version",
-			"bucket", b.String(), "format", b.newer.format, "reads", b.store.config.newest, "records", b.newer.count, "id", b.newer.id)
+			"bucket", b.String(), "format", b.newer.format, "reads", b.store.config.newest, "records", b.newer.count, "message_id", b.newer.id)
 	}
 	if !batch.Next.After(batch.Now) {
 		batch.Next = time.Time{} // there is more due behind them, but no sooner

@@ -45,8 +45,7 @@ type Parker struct {
 	// Linger is how long an Accept or Reject under way may continue after the
 	// context of Park has ended, so that its outcome is known; 5 s.
 	Linger time.Duration
-	// Skip leaves out, with a line in the log for each, what can't be parked and
-	// has no place to go.
+	// Skip leaves out, and logs, what can't be parked and has no place to go.
 	Skip bool
 
 	totals  totals
@@ -109,7 +108,7 @@ func (p *Parker) Park(ctx context.Context, items []Item, reject func(ctx context
 	case len(rejected) == 0:
 		return nil
 	case reject == nil && p.Skip:
-		p.skip(items, rejected, at)
+		p.leaveOut("record skipped, because it can't be parked and on_bad_record is skip", &p.totals.skipped, items, rejected, at)
 		return nil
 	case reject == nil:
 		first := rejected[0]
@@ -118,11 +117,7 @@ func (p *Parker) Park(ctx context.Context, items []Item, reject func(ctx context
 	if err := p.repeat(ctx, "can't write to the reject target", func() error { return reject(work, rejected) }); err != nil {
 		return err
 	}
-	for _, r := range rejected {
-		items[r.Index].Done = true
-	}
-	p.logRejected(items, rejected, at)
-	p.totals.rejected.Add(uint64(len(rejected)))
+	p.leaveOut("record rejected", &p.totals.rejected, items, rejected, at)
 	return nil
 }
 
@@ -143,13 +138,14 @@ func refused(items []Item) (rejected []Rejection) {
 	return rejected
 }
 
-// skip leaves records out, each with a line in the log.
-func (p *Parker) skip(items []Item, rejected []Rejection, at func(int) string) {
+// leaveOut is done with records that are not parked.
+func (p *Parker) leaveOut(text string, count *atomic.Uint64, items []Item, rejected []Rejection, at func(int) string) {
+	count.Add(uint64(len(rejected)))
 	for _, r := range rejected {
-		items[r.Index].Done = true
-		p.totals.skipped.Add(1)
-		p.log().Warn("record skipped, because it can't be parked and on_bad_record is skip", "source", p.Name, "at", at(r.Index),
-			"message_id", core.Shorten(items[r.Index].id(), core.MaxIDLen), "err", core.Shorten(r.Reason.Error(), core.MaxErrorText))
+		item := &items[r.Index]
+		item.Done = true
+		place := at(r.Index)
+		p.logRecord(slog.LevelWarn, text, place, item, "at", place, "err", core.Shorten(r.Reason.Error(), core.MaxErrorText))
 	}
 }
 
@@ -218,15 +214,15 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 		item.Done = true
 		switch {
 		case receipt.Duplicate && receipt.State == core.Delivered: // that it was the same can't be told any more
-			p.passOver(slog.LevelWarn, "a message with its id was delivered a short time ago", receipt.ID)
+			p.passOver(slog.LevelWarn, "a message with its id was delivered a short time ago", item)
 		case receipt.Duplicate:
-			p.passOver(slog.LevelInfo, "a message with its id was accepted before", receipt.ID)
+			p.passOver(slog.LevelInfo, "a message with its id was accepted before", item)
 		default:
 			p.totals.parked.Add(1)
 		}
 	case errors.Is(err, core.ErrCancelled): // a record that is read again
 		item.Done = true
-		p.passOver(slog.LevelInfo, "its message was parked and cancelled before", receipt.ID)
+		p.passOver(slog.LevelInfo, "its message was parked and cancelled before", item)
 	case isRefusal(err):
 		item.Err = err
 	default:
@@ -238,11 +234,26 @@ func (p *Parker) settle(item *Item, receipt core.Receipt) error {
 }
 
 // passOver counts and logs a record that makes no message.
-func (p *Parker) passOver(level slog.Level, why, id string) {
+func (p *Parker) passOver(level slog.Level, why string, item *Item) {
 	p.totals.duplicates.Add(1)
-	if log := p.log().With("source", p.Name); p.summary.First(log, "record was skipped, as "+why, "", id) {
-		log.Log(context.Background(), level, "record was skipped", "message_id", id, "why", why)
+	p.logRecord(level, "record was skipped, as "+why, item.id(), item)
+}
+
+// logRecord logs what became of a record, with what is known of its message. Of a flood
+// of records there are examples and a count.
+func (p *Parker) logRecord(level slog.Level, text, example string, item *Item, more ...any) {
+	log := p.log().With("source", p.Name)
+	if !p.summary.First(log, text, "", example) {
+		return
 	}
+	about := []any{"message_id", core.Shorten(item.id(), core.MaxIDLen)}
+	if m := item.Message; m != nil {
+		about = append(about, "sink", core.Shorten(m.Sink, core.MaxTopicLen), "topic", core.Shorten(m.Topic, core.MaxTopicLen))
+		if trace := m.TraceID(); trace != "" {
+			about = append(about, "trace_id", trace)
+		}
+	}
+	log.Log(context.Background(), level, text, append(about, more...)...)
 }
 
 // Flush logs at once what is still to be summed up. Call it after the last Park.

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
-
-	"github.com/delaybridge/delaybridge/core"
 )
 
 const (
@@ -57,13 +55,6 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// logRejected names the first of them: a flood of bad records is no flood of lines.
-func (p *Parker) logRejected(items []Item, rejected []Rejection, at func(int) string) {
-	first := rejected[0]
-	p.log().Warn("records rejected", "source", p.Name, "records", len(rejected), "at", at(first.Index),
-		"message_id", core.Shorten(items[first.Index].id(), core.MaxIDLen), "err", core.Shorten(first.Reason.Error(), core.MaxErrorText))
 }
 
 func (p *Parker) log() *slog.Logger {

@@ -78,7 +78,7 @@ func TestPublishedAgainWithItsID(t *testing.T) {
 				t.Errorf("log %s", log)
 			}
 			park(one("first", false))
-			if !strings.Contains(log.String(), `level=WARN msg="record was skipped" source="" message_id=m why="a message with its id was delivered`) {
+			if !strings.Contains(log.String(), `level=WARN msg="record was skipped, as a message with its id was delivered a short time ago" source="" message_id=m sink=`) {
 				t.Errorf("log %s", log)
 			}
 			time.Sleep(time.Minute)

@@ -166,7 +166,7 @@ func TestParkLogsEachOutage(t *testing.T) {
 	})
 }
 
-// TestSkip: what can't be parked is left out with a line for each, where that was
+// TestSkip: what can't be parked is left out, and the log says which, where that was
 // chosen.
 func TestSkip(t *testing.T) {
 	var log strings.Builder
@@ -177,11 +177,12 @@ func TestSkip(t *testing.T) {
 	if err := p.Park(t.Context(), all, nil, at); err != nil {
 		t.Fatal(err)
 	}
+	p.Flush()
 	wantDone(t, all, true, true, true, true)
 	if got := p.Report(); got != (core.SourceReport{Parked: 2, Skipped: 2, Lag: -1, LagTime: -1}) {
 		t.Errorf("%+v", got)
 	}
-	for _, want := range []string{`at="position 1" message_id=b err="topic: is missing"`, `at="position 3" message_id="" err="not a message"`} {
+	for _, want := range []string{`message_id=b sink=out topic="" at="position 1" err="topic: is missing"`, `count=1 examples="[position 3]"`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in\n%s", want, log.String())
 		}
