@@ -21,27 +21,28 @@ type telemetry struct {
 	exported *otlp.Metrics
 	events   *events.Stream
 	types    atomic.Pointer[otlp.Types]
+	failures struct{ spans, metrics atomic.Uint64 } // of exports
 	log      *slog.Logger
 }
 
-// startTelemetry starts what c wants of the named instance. loaded tells about the configuration; nil if there
-// is none.
+// startTelemetry starts what c wants of the named instance. loaded tells about the
+// configuration; nil if there is none.
 func startTelemetry(ctx context.Context, c *config.Config, instance string, loaded func() metrics.Loaded, log *slog.Logger) (*telemetry, error) {
 	t := &telemetry{events: events.New(instance), log: log}
 	t.adopt(c)
 	types := func() otlp.Types { return *t.types.Load() }
 	var err error
 	t.tracing, err = otlp.StartTracing(ctx, otlp.TracingConfig{Target: otlp.Target(c.Tracing.Target), SampleRatio: c.Tracing.SampleRatio,
-		Parent: c.Tracing.Parent, Version: buildVersion(), Types: types, Log: log})
+		Parent: c.Tracing.Parent, Version: buildVersion(), Instance: instance, Types: types, Failures: &t.failures.spans, Log: log})
 	if err != nil {
 		return nil, coded(exitConfig, err)
 	}
 	if !c.Metrics.Enabled {
 		return t, nil
 	}
-	t.metrics = newMetrics(c, loaded, t.tracing)
+	t.metrics = t.newMetrics(c, loaded)
 	t.exported, err = otlp.StartMetrics(ctx, otlp.MetricsConfig{Target: otlp.Target(c.Metrics.OTLP.Target), Interval: c.Metrics.OTLP.Interval,
-		Gatherer: t.metrics.Gatherer(), Version: buildVersion(), Types: types, Log: log})
+		Gatherer: t.metrics.Gatherer(), Version: buildVersion(), Instance: instance, Types: types, Failures: &t.failures.metrics, Log: log})
 	if err != nil {
 		t.close()
 		return nil, coded(exitConfig, err)
@@ -49,10 +50,11 @@ func startTelemetry(ctx context.Context, c *config.Config, instance string, load
 	return t, nil
 }
 
-func newMetrics(c *config.Config, loaded func() metrics.Loaded, tracing *otlp.Tracing) *metrics.Metrics {
-	config := metrics.Config{Version: buildVersion(), Topics: make(map[string][]string), Loaded: loaded}
-	if tracing != nil {
-		config.SpansDropped = tracing.Dropped
+func (t *telemetry) newMetrics(c *config.Config, loaded func() metrics.Loaded) *metrics.Metrics {
+	config := metrics.Config{Version: buildVersion(), Topics: make(map[string][]string), Loaded: loaded,
+		ExportsFailed: map[string]func() uint64{"spans": t.failures.spans.Load, "metrics": t.failures.metrics.Load}}
+	if t.tracing != nil {
+		config.SpansDropped = t.tracing.Dropped
 	}
 	for _, s := range c.Sinks {
 		config.Sinks, config.Topics[s.Name] = append(config.Sinks, s.Name), s.MetricTopics

@@ -26,6 +26,8 @@ type Config struct {
 	Loaded func() Loaded
 	// SpansDropped counts the spans that were not exported; nil without tracing.
 	SpansDropped func() uint64
+	// ExportsFailed counts the exports by OTLP that failed, by what they export.
+	ExportsFailed map[string]func() uint64
 }
 
 // Loaded tells which configuration a bridge runs with.
@@ -51,9 +53,7 @@ func New(c Config) *Metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	addLoaded(r, c.Version, c.Loaded)
-	if c.SpansDropped != nil {
-		addDropped(r, c.SpansDropped)
-	}
+	addExported(r, c)
 	m := &Metrics{counted: newCounted(r), topics: c.Topics, registry: r}
 	m.sinks.make, m.routes.make = m.newSink, m.newRoute
 	m.accepts.make = func(k acceptKey) prometheus.Observer { return m.accept.WithLabelValues(k.input, k.durability) }

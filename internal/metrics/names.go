@@ -131,11 +131,18 @@ func addLoaded(r prometheus.Registerer, version string, loaded func() Loaded) {
 		func(l Loaded) float64 { return oneIf(!l.Failed) })
 }
 
-// addDropped adds how many spans were not exported.
-func addDropped(r prometheus.Registerer, dropped func() uint64) {
-	promauto.With(r).NewCounterFunc(prometheus.CounterOpts{Name: "delaybridge_spans_dropped_total",
-		Help: "Spans that were not exported, because too many waited or the receiver did not take them; absent without tracing."},
-		func() float64 { return float64(dropped()) })
+// addExported adds what became of exports by OTLP.
+func addExported(r prometheus.Registerer, c Config) {
+	counter := func(count func() uint64, name, help string, labels prometheus.Labels) {
+		promauto.With(r).NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(count()) })
+	}
+	if c.SpansDropped != nil {
+		counter(c.SpansDropped, "delaybridge_spans_dropped_total",
+			"Spans that were not exported, because too many waited or the receiver did not take them; absent without tracing.", nil)
+	}
+	for signal, failed := range c.ExportsFailed {
+		counter(failed, "delaybridge_export_failures_total", "Exports by OTLP that failed, of spans or metrics.", prometheus.Labels{"signal": signal})
+	}
 }
 
 func oneIf(b bool) float64 {

@@ -70,16 +70,20 @@ func (e *metricExporter) Export(ctx context.Context, metrics *metricdata.Resourc
 	return nil
 }
 
-// outage logs when exports begin to fail, and when they work again.
+// outage counts exports that fail, and logs when they begin to, and when they work again.
 type outage struct {
-	log  *slog.Logger
-	what string
+	log      *slog.Logger
+	what     string
+	failures *atomic.Uint64
 
 	mu    sync.Mutex
 	since time.Time // zero: exports work
 }
 
 func (o *outage) note(err error) {
+	if err != nil {
+		o.failures.Add(1)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {

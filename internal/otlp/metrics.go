@@ -1,9 +1,11 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,11 +20,12 @@ type MetricsConfig struct {
 	Target
 	// Interval is the time between exports; zero is OTEL_METRIC_EXPORT_INTERVAL, or a
 	// minute.
-	Interval time.Duration
-	Gatherer prometheus.Gatherer // of package metrics
-	Version  string
-	Types    func() Types
-	Log      *slog.Logger
+	Interval          time.Duration
+	Gatherer          prometheus.Gatherer // of package metrics
+	Version, Instance string              // of this program
+	Types             func() Types
+	Failures          *atomic.Uint64 // counts exports that failed; may be nil
+	Log               *slog.Logger
 }
 
 // Metrics exports metrics.
@@ -34,7 +37,7 @@ func StartMetrics(ctx context.Context, c MetricsConfig) (*Metrics, error) {
 	if !signalMetrics.enabled(c.Target) {
 		return nil, nil
 	}
-	described, err := newResource(ctx, c.Version)
+	described, err := newResource(ctx, c.Version, c.Instance)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +50,7 @@ func StartMetrics(ctx context.Context, c MetricsConfig) (*Metrics, error) {
 	if c.Interval > 0 {
 		options = append(options, sdkmetric.WithInterval(c.Interval))
 	}
-	reader := sdkmetric.NewPeriodicReader(&metricExporter{exporter, outage{log: c.Log, what: "metrics"}}, options...)
+	reader := sdkmetric.NewPeriodicReader(&metricExporter{exporter, outage{log: c.Log, what: "metrics", failures: cmp.Or(c.Failures, new(atomic.Uint64))}}, options...)
 	return &Metrics{sdkmetric.NewMeterProvider(sdkmetric.WithResource(described), sdkmetric.WithReader(reader))}, nil
 }
 

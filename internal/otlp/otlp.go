@@ -6,7 +6,6 @@ package otlp
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -18,6 +17,8 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/sdk/resource"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/delaybridge/delaybridge/core"
 )
 
 // Target says whether something is exported, and where to.
@@ -81,9 +82,9 @@ func (s signal) urlOf(t Target) string {
 }
 
 // newResource describes this instance; what the environment says comes first.
-func newResource(ctx context.Context, version string) (*resource.Resource, error) {
+func newResource(ctx context.Context, version, instance string) (*resource.Resource, error) {
 	r, err := resource.New(ctx, resource.WithHost(), resource.WithTelemetrySDK(), resource.WithSchemaURL(semconv.SchemaURL),
-		resource.WithAttributes(semconv.ServiceName("delaybridge"), semconv.ServiceVersion(version), semconv.ServiceInstanceID(rand.Text())),
+		resource.WithAttributes(semconv.ServiceName("delaybridge"), semconv.ServiceVersion(version), semconv.ServiceInstanceID(instance)),
 		resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
@@ -94,5 +95,10 @@ func newResource(ctx context.Context, version string) (*resource.Resource, error
 // LogLibrary has OpenTelemetry's library, which has one logger for all, log to log.
 func LogLibrary(log *slog.Logger) {
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("export of telemetry", "err", err) }))
+	var summary core.LogSummary
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		if summary.First(log, "export of telemetry", "", "") {
+			log.Warn("export of telemetry", "err", core.Shorten(err.Error(), core.MaxErrorText))
+		}
+	}))
 }

@@ -1,9 +1,11 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -23,10 +25,12 @@ type TracingConfig struct {
 	SampleRatio *float64
 	// Parent makes a delivery a child of the producer's span; else it is a trace of its
 	// own that links to that.
-	Parent  bool
-	Version string
-	Types   func() Types
-	Log     *slog.Logger
+	Parent            bool
+	Version, Instance string // of this program
+	Types             func() Types
+	// Failures counts exports that failed; may be nil.
+	Failures *atomic.Uint64
+	Log      *slog.Logger
 }
 
 // Tracing makes spans of what happens to messages.
@@ -48,7 +52,7 @@ func StartTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
 	if err != nil {
 		return nil, err
 	}
-	described, err := newResource(ctx, c.Version)
+	described, err := newResource(ctx, c.Version, c.Instance)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +62,7 @@ func StartTracing(ctx context.Context, c TracingConfig) (*Tracing, error) {
 	}
 	size := queueSize()
 	t := &Tracing{sampler: sampler, parent: c.Parent, types: c.Types,
-		exporter: &spanExporter{SpanExporter: exporter, outage: outage{log: c.Log, what: "spans"}, most: int64(size)}}
+		exporter: &spanExporter{SpanExporter: exporter, outage: outage{log: c.Log, what: "spans", failures: cmp.Or(c.Failures, new(atomic.Uint64))}, most: int64(size)}}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithResource(described), sdktrace.WithSampler(sdktrace.AlwaysSample()),
 		sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(t.exporter, sdktrace.WithMaxQueueSize(size))))
 	t.tracer = t.provider.Tracer(scope, trace.WithInstrumentationVersion(c.Version), trace.WithSchemaURL(semconv.SchemaURL))

@@ -38,7 +38,7 @@ func types() Types {
 
 func start(t *testing.T, c TracingConfig) *Tracing {
 	t.Helper()
-	c.Types, c.Version = types, "v1"
+	c.Types, c.Version, c.Instance = types, "v1", "bridge-1"
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -133,7 +133,7 @@ func TestSpansOfMessage(t *testing.T) {
 				}
 				wantDelivery(t, deliver, parent)
 				wantAttributes(t, accept, park, deliver, send)
-				if got := c.Resource("service.name"); got != "delaybridge" {
+				if got := c.Resource("service.name") + " " + c.Resource("service.instance.id"); got != "delaybridge bridge-1" {
 					t.Errorf("service %q", got)
 				}
 			})
