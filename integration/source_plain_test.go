@@ -102,7 +102,7 @@ func checkRejected(t *testing.T, got arrival, body string, source map[string]str
 	if reason := string(got.header(rejected)); !strings.Contains(reason, noTime) {
 		t.Errorf("the reason is %q, not %q", reason, noTime)
 	}
-	if string(got.body) != body || string(got.header("trace")) != "4712" {
+	if string(got.body) != body || string(got.header("traceparent")) != untaggedTrace {
 		t.Errorf("%q was rejected as %q with %q", body, got.body, got.headers)
 	}
 	for name, want := range source {
@@ -112,15 +112,18 @@ func checkRejected(t *testing.T, got arrival, body string, source map[string]str
 	}
 }
 
-// plainMessage is one of text, with the header trace.
+// plainMessage is one of text, with a trace context.
 func plainMessage(id, key, body, trace string) accepted {
-	return accepted{headers: []core.Header{{Name: "trace", Value: []byte(trace)}},
+	return accepted{headers: []core.Header{{Name: "traceparent", Value: []byte(trace)}},
 		entry: entry{ID: id, Key: []byte(key), Body: []byte(body)}}
 }
 
 const (
 	plainBody    = `{"order": 17, "for":  "Grüße ☕"}`
 	untaggedBody = `{"order": 18}`
+
+	plainTrace    = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	untaggedTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-00"
 )
 
 // TestPlainKafkaProducer: Kafka's own console producer, with one more header.
@@ -152,9 +155,9 @@ func TestPlainKafkaProducer(t *testing.T) {
 	arrivals, refused, mild := newInbox(g.consume(t)), newInbox(consumeKafka(t, cluster.Addrs(), reject)), newInbox(consumeKafka(t, cluster.Addrs(), calls))
 
 	sent := time.Now()
-	produce(orders+".delayed", "trace:4712\tcustomer-8\t"+untaggedBody, "delaybridge-delay:2s,trace:4711\tcustomer-7\t"+plainBody)
+	produce(orders+".delayed", "traceparent:"+untaggedTrace+"\tcustomer-8\t"+untaggedBody, "delaybridge-delay:2s,traceparent:"+plainTrace+"\tcustomer-7\t"+plainBody)
 	checkPlain(t, g, arrivals.next(t), sent, plainDelay,
-		plainMessage(fmt.Sprintf("k:strict:%s.delayed:0:1:", orders), "customer-7", plainBody, "4711"))
+		plainMessage(fmt.Sprintf("k:strict:%s.delayed:0:1:", orders), "customer-7", plainBody, plainTrace))
 	got := refused.next(t)
 	checkRejected(t, got, untaggedBody, map[string]string{"delaybridge-source-topic": orders + ".delayed",
 		"delaybridge-source-partition": "0", "delaybridge-source-offset": "0"})
@@ -163,8 +166,8 @@ func TestPlainKafkaProducer(t *testing.T) {
 	}
 
 	sent = time.Now()
-	produce(calls+".delayed", "trace:4713\tcustomer-9\t"+untaggedBody)
-	checkPlain(t, g, mild.next(t), sent, 0, plainMessage(fmt.Sprintf("k:mild:%s.delayed:0:0:", calls), "customer-9", untaggedBody, "4713"))
+	produce(calls+".delayed", "traceparent:"+untaggedTrace+"\tcustomer-9\t"+untaggedBody)
+	checkPlain(t, g, mild.next(t), sent, 0, plainMessage(fmt.Sprintf("k:mild:%s.delayed:0:0:", calls), "customer-9", untaggedBody, untaggedTrace))
 	bridge.stop()
 	arrivals.nothing(t)
 	refused.nothing(t)
@@ -198,15 +201,15 @@ func TestPlainRabbitMQProducer(t *testing.T) {
 	refused := newInbox(consumeRabbit(t, server.URL(), reject))
 
 	sent := time.Now()
-	publish(untaggedBody, `{"headers": {"trace": "4712"}}`)
-	publish(plainBody, `{"headers": {"x-delay": 2000, "trace": "4711"}, "message_id": "m-1", "content_type": "application/json", "delivery_mode": 2}`)
+	publish(untaggedBody, `{"headers": {"traceparent": "`+untaggedTrace+`"}}`)
+	publish(plainBody, `{"headers": {"x-delay": 2000, "traceparent": "`+plainTrace+`"}, "message_id": "m-1", "content_type": "application/json", "delivery_mode": 2}`)
 	select {
 	case d := <-deliveries:
 		if d.Headers["x-delay"] != int32(-2000) || d.MessageId != "m-1" || d.ContentType != "application/json" {
 			t.Errorf("x-delay %v, message_id %q, content_type %q", d.Headers["x-delay"], d.MessageId, d.ContentType)
 		}
 		delete(d.Headers, "x-delay") // is not text
-		checkPlain(t, g, rabbitArrival(d), sent, plainDelay, plainMessage("r:plain:"+g.topic+".delayed:m-1", "", plainBody, "4711"))
+		checkPlain(t, g, rabbitArrival(d), sent, plainDelay, plainMessage("r:plain:"+g.topic+".delayed:m-1", "", plainBody, plainTrace))
 	case <-time.After(plainLimit):
 		t.Fatalf("nothing has arrived in %s", plainLimit)
 	}
@@ -241,9 +244,9 @@ func TestPlainRocketMQProducer(t *testing.T) {
 	}
 
 	sent := time.Now()
-	lines := "trace:4712\t" + untaggedBody + "\ntrace:4711,delaybridge-delay:2s\t" + plainBody + "\n"
+	lines := "traceparent:" + untaggedTrace + "\t" + untaggedBody + "\ntraceparent:" + plainTrace + ",delaybridge-delay:2s\t" + plainBody + "\n"
 	servers.Java(t, "rocketmq", servers.RocketMQ5, lines, source, cluster.NameServers()[0], orders+"-delayed")
-	checkPlain(t, g, arrivals.next(t), sent, plainDelay, plainMessage("", "", plainBody, "4711"))
+	checkPlain(t, g, arrivals.next(t), sent, plainDelay, plainMessage("", "", plainBody, plainTrace))
 	checkRejected(t, refused.next(t), untaggedBody, map[string]string{"delaybridge-source-topic": orders + "-delayed"})
 	bridge.stop()
 	arrivals.nothing(t)

@@ -137,7 +137,7 @@ func parentOf(spans []otlptest.Span, child otlptest.Span) string {
 	return ""
 }
 
-// printTrace logs the spans by their start, below their parents.
+// printTrace logs the spans as they were received, by their start, below their parents.
 func printTrace(t *testing.T, spans []otlptest.Span) {
 	t.Helper()
 	slices.SortFunc(spans, func(a, b otlptest.Span) int { return int(a.StartTimeUnixNano) - int(b.StartTimeUnixNano) })
@@ -148,7 +148,7 @@ func printTrace(t *testing.T, spans []otlptest.Span) {
 		for _, l := range s.Links {
 			line += ", links to " + hex.EncodeToString(l.TraceId) + "/" + hex.EncodeToString(l.SpanId)
 		}
-		t.Log(line)
+		t.Logf("%s\n%s  %v", line, indent, s.Attributes)
 		for _, child := range spans {
 			if child.Trace() == s.Trace() && string(child.ParentSpanId) == string(s.SpanId) {
 				print(child, indent+"  ")

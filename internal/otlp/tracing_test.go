@@ -1,11 +1,14 @@
 package otlp
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -320,5 +323,22 @@ func TestEnvironmentIsRefused(t *testing.T) {
 				t.Errorf("got %v, %v", traced, err)
 			}
 		})
+	}
+}
+
+// Each attribute is in the guide.
+func TestAttributesAreDocumented(t *testing.T) {
+	code, err := os.ReadFile("names.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := os.ReadFile("../../docs/tracing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range regexp.MustCompile(`"(delaybridge\.[a-z_]+)"`).FindAllSubmatch(code, -1) {
+		if !bytes.Contains(guide, fmt.Appendf(nil, "`%s`", key[1])) {
+			t.Errorf("docs/tracing.md has no %s", key[1])
+		}
 	}
 }
