@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/core/redisstore"
-	"github.com/delaybridge/delaybridge/internal/otlp"
 )
 
 // watchEvery is how often --watch looks at the files.
@@ -55,7 +54,6 @@ func (a *app) serve(ctx context.Context, path string, watch time.Duration) error
 	}
 	i := newInstance(path, a.stderr, c.Log)
 	redisstore.LogClient(i.log)
-	otlp.LogLibrary(i.log)
 	told, err := i.start(ctx, c)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ type telemetry struct {
 func startTelemetry(ctx context.Context, c *config.Config, instance string, loaded func() metrics.Loaded, log *slog.Logger) (*telemetry, error) {
 	t := &telemetry{events: events.New(instance), log: log}
 	t.adopt(c)
+	otlp.LogLibrary(log)
 	types := func() otlp.Types { return *t.types.Load() }
 	var err error
 	t.tracing, err = otlp.StartTracing(ctx, otlp.TracingConfig{Target: otlp.Target(c.Tracing.Target), SampleRatio: c.Tracing.SampleRatio,

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 )
@@ -55,11 +54,4 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func (p *Parker) log() *slog.Logger {
-	if p.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return p.Log
 }

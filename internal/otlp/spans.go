@@ -28,15 +28,15 @@ type step struct {
 
 // record makes the span. Its parent is that of ctx; it returns a context for children.
 func (t *Tracing) record(ctx context.Context, s step, options ...trace.SpanStartOption) context.Context {
-	attributes := append(s.attributes, semconv.MessagingOperationName(s.operation))
+	s.attributes = append(s.attributes, semconv.MessagingOperationName(s.operation))
 	if s.topic != "" {
-		attributes = append(attributes, semconv.MessagingDestinationName(s.topic))
+		s.attributes = append(s.attributes, semconv.MessagingDestinationName(s.topic))
 	}
 	if s.reason != "" {
-		attributes = append(attributes, semconv.ErrorTypeKey.String(s.reason))
+		s.attributes = append(s.attributes, semconv.ErrorTypeKey.String(s.reason))
 	}
 	ctx, span := t.tracer.Start(ctx, spanName(s.operation, s.topic), append(options, trace.WithSpanKind(s.kind), trace.WithTimestamp(s.from))...)
-	span.SetAttributes(attributes...)
+	span.SetAttributes(s.attributes...)
 	if s.reason != "" {
 		span.SetStatus(codes.Error, core.Shorten(s.failure, core.MaxErrorText))
 	}

@@ -252,13 +252,13 @@ func TestExporterThatHangs(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "16")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
 	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "200")
-	for name, break_ := range map[string]func(*otlptest.Collector){
+	for name, trouble := range map[string]func(*otlptest.Collector){
 		"hangs":   (*otlptest.Collector).Hold,
 		"refuses": func(c *otlptest.Collector) { c.Fail(status.Error(codes.PermissionDenied, "no")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := otlptest.Start(t)
-			break_(c)
+			trouble(c)
 			var log strings.Builder
 			traced := start(t, TracingConfig{Target: Target{Enabled: yes(), Endpoint: c.GRPC, Protocol: GRPC}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			now, o := time.Now(), traced.Observer()
