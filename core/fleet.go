@@ -192,16 +192,16 @@ func (i *Interceptor) Instances(ctx context.Context) ([]Instance, error) {
 	}
 	for _, a := range announced {
 		if a.Instance != i.self.name {
-			all = append(all, readReport(a))
+			all = append(all, ReadReport(a))
 		}
 	}
 	slices.SortFunc(all, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
 }
 
-// readReport reads what an instance of any version has published. What can't be read
+// ReadReport returns what an instance of any version has published. What can't be read
 // counts as nothing.
-func readReport(a Announcement) Instance {
+func ReadReport(a Announcement) Instance {
 	var told Instance
 	if a.Age < 0 || json.Unmarshal(a.Report, &told) != nil {
 		return Instance{Name: a.Instance, Age: -1}

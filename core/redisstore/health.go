@@ -17,6 +17,7 @@ import (
 
 // health is what matters about a Redis; of several masters, the weakest counts.
 type health struct {
+	versions []string // of each master
 	policies []string // maxmemory_policy of each master
 	aof      bool
 	replicas int  // connected to each master at least
@@ -39,7 +40,7 @@ func (s *Store) inspect(ctx context.Context) (health, error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		all.policies = append(all.policies, f.policies...)
+		all.versions, all.policies = append(all.versions, f.versions...), append(all.policies, f.policies...)
 		all.lazy = all.lazy || f.lazy
 		all.aof, all.always, all.waitAOF = all.aof && f.aof, all.always && f.always, all.waitAOF && f.waitAOF
 		all.replicas = min(all.replicas, f.replicas)
@@ -57,7 +58,7 @@ func inspectMaster(ctx context.Context, c redis.Cmdable) (health, error) {
 		return health{}, err
 	}
 	values := parseInfo(info)
-	f := health{policies: []string{values["maxmemory_policy"]}, aof: values["aof_enabled"] == "1"}
+	f := health{versions: []string{values["redis_version"]}, policies: []string{values["maxmemory_policy"]}, aof: values["aof_enabled"] == "1"}
 	f.replicas, _ = strconv.Atoi(values["connected_slaves"])
 	f.waitAOF = atLeast(values["redis_version"], 7, 2)
 	if sync, err := c.ConfigGet(ctx, "appendfsync").Result(); err == nil {

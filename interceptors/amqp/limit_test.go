@@ -8,6 +8,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/integration/poll"
+	"github.com/delaybridge/delaybridge/internal/brokers/amqp"
 )
 
 // TestManyRedeliveries: what the source declares keeps a message however often it is
@@ -69,12 +70,12 @@ func TestWarnsOfALimit(t *testing.T) {
 	}{
 		".classic":  {nil, ""},
 		".standard": {of(), "20, the default"},
-		".fifty":    {of(limitArgument, int32(50)), "limit='50'"},
-		".never":    {of(limitArgument, int32(-1)), ""},
+		".fifty":    {of(amqp.LimitArgument, int32(50)), "limit='50'"},
+		".never":    {of(amqp.LimitArgument, int32(-1)), ""},
 		".full": {of("x-max-length", int32(5), "x-message-ttl", int32(60000), "x-dead-letter-exchange", "it's 'dead'",
 			"x-single-active-consumer", true, "x-overflow", "reject-publish"), "20, the default"},
-		".full-never": {of("x-max-length", int32(5), "x-dead-letter-exchange", "1", "x-dead-letter-routing-key", "2", limitArgument, int32(-1)), ""},
-		".full-fifty": {of("x-dead-letter-exchange", "1", "x-max-length-bytes", int64(1<<40), limitArgument, int64(50)), "limit='50'"},
+		".full-never": {of("x-max-length", int32(5), "x-dead-letter-exchange", "1", "x-dead-letter-routing-key", "2", amqp.LimitArgument, int32(-1)), ""},
+		".full-fifty": {of("x-dead-letter-exchange", "1", "x-max-length-bytes", int64(1<<40), amqp.LimitArgument, int64(50)), "limit='50'"},
 	} {
 		queue := r.queue(suffix, test.arguments)
 		r.wantWarning(map[string]any{"queues": []string{queue}}, queue, test.warning)
@@ -83,7 +84,12 @@ func TestWarnsOfALimit(t *testing.T) {
 	queue := r.queue(".own", of())
 	r.wantWarning(map[string]any{"exchanges": []map[string]any{{"name": exchange, "to": "orders", "queue": queue}},
 		"queue_arguments": map[string]any{"x-queue-type": "quorum"}}, queue, "20, the default")
-	if _, err := r.open(r.URL()).QueueDeclare(r.name+".none", true, false, false, false, limitQuestion()); err == nil {
+	connection := r.dial()
+	defer connection.Close(nil)
+	if limit, err := connection.DeliveryLimit(r.name + ".none"); limit != "" || err != nil {
+		t.Errorf("a queue that is not there has the limit %q, %v", limit, err)
+	}
+	if _, err := r.open(r.URL()).QueueDeclarePassive(r.name+".none", true, false, false, false, nil); err == nil {
 		t.Error("the question has made a queue")
 	}
 }
@@ -106,11 +112,20 @@ func (r *rig) wantWarning(settings map[string]any, queue, want string) {
 
 // limited tells whether the server is one of those that limit deliveries.
 func (r *rig) limited() bool {
+	c := r.dial()
+	defer c.Close(nil)
+	return c.LimitsDeliveries()
+}
+
+func (r *rig) dial() *amqp.Connection {
 	r.t.Helper()
-	c, err := amqp091.Dial(r.URL())
+	cluster, err := (&amqp.ConnectionConfig{URLs: []string{r.URL()}}).Load()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer c.Close()
-	return limits(c)
+	c, err := cluster.Dialer().Dial(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
 }

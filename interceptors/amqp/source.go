@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -129,6 +130,24 @@ func (i *Source) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Diagnose implements core.Diagnoser; topics are queues. What the source declares by itself
+// need not exist.
+func (i *Source) Diagnose(ctx context.Context, topics []string) []core.Finding {
+	read, exchanges := slices.Clone(i.settings.queues), []string(nil)
+	for _, e := range i.settings.exchanges {
+		if !e.declare {
+			read, exchanges = append(read, e.queue), append(exchanges, e.name)
+		}
+	}
+	if i.settings.rejectQueue != "" {
+		topics = append(slices.Clone(topics), i.settings.rejectQueue)
+	}
+	if i.settings.rejectExchange != "" {
+		exchanges = append(exchanges, i.settings.rejectExchange)
+	}
+	return i.settings.cluster.Diagnose(ctx, read, topics, exchanges)
 }
 
 // Report returns the counts so far. Lag is the number of ready messages in the queues,

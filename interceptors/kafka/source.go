@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -110,6 +111,15 @@ const (
 	// to leave the group.
 	stopGrace = 12 * time.Second
 )
+
+// Diagnose implements core.Diagnoser.
+func (i *Source) Diagnose(ctx context.Context, topics []string) []core.Finding {
+	topics = slices.Concat(i.settings.topics, topics)
+	if i.settings.rejectTopic != "" {
+		topics = append(topics, i.settings.rejectTopic)
+	}
+	return i.settings.Diagnose(ctx, topics, i.settings.group)
+}
 
 // Report returns the counts so far. Lag is the number of records not yet parked in the
 // partitions that this instance reads; -1 if it reads none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/delaybridge/delaybridge/core"
@@ -78,6 +79,15 @@ func (i *Source) Run(ctx context.Context) error {
 	commits.Wait()
 	m.leave()
 	return m.fatal()
+}
+
+// Diagnose implements core.Diagnoser.
+func (i *Source) Diagnose(ctx context.Context, topics []string) []core.Finding {
+	topics = slices.Concat(i.settings.topics, topics)
+	if i.settings.rejectTopic != "" {
+		topics = append(topics, i.settings.rejectTopic)
+	}
+	return i.settings.cluster.Diagnose(ctx, topics)
 }
 
 // Report returns what has been done so far. Lag counts the messages beyond what

@@ -88,6 +88,14 @@ func (s *Sink) Health(ctx context.Context) error {
 	return nil
 }
 
+// Diagnose implements core.Diagnoser. Topics are queues unless there is an exchange.
+func (s *Sink) Diagnose(ctx context.Context, topics []string) []core.Finding {
+	if s.exchange != "" {
+		return s.cluster.Diagnose(ctx, nil, nil, []string{s.exchange})
+	}
+	return s.cluster.Diagnose(ctx, nil, topics, nil)
+}
+
 // Close closes the connections. The outcome of messages in flight becomes unknown.
 func (s *Sink) Close() error {
 	s.end(errClosed)

@@ -24,6 +24,7 @@ var (
 	_ core.Sink          = (*Sink)(nil)
 	_ core.Checker       = (*Sink)(nil)
 	_ core.HealthChecker = (*Sink)(nil)
+	_ core.Diagnoser     = (*Sink)(nil)
 	_ core.OpenFunc      = Open
 )
 
@@ -50,6 +51,11 @@ func (s *Sink) Close() error { return s.client.close() }
 func (s *Sink) Health(ctx context.Context) error {
 	_, err := s.cluster.lookup(ctx, nil, true)
 	return err
+}
+
+// Diagnose implements core.Diagnoser.
+func (s *Sink) Diagnose(ctx context.Context, topics []string) []core.Finding {
+	return s.client.Diagnose(ctx, topics, "")
 }
 
 // optionPartition is the option of a message that names its partition.

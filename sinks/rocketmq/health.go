@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/internal/brokers/rocketmq"
 )
 
@@ -41,6 +42,11 @@ func (s *Sink) Health(ctx context.Context) error {
 	return s.anyAlive(ctx, masters)
 }
 
+// Diagnose implements core.Diagnoser.
+func (s *Sink) Diagnose(ctx context.Context, topics []string) []core.Finding {
+	return s.settings.cluster.Diagnose(ctx, topics)
+}
+
 // anyAlive asks all at once, so that one that hangs does not hide another.
 func (s *Sink) anyAlive(ctx context.Context, brokers map[string]string) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -65,8 +71,7 @@ func (s *Sink) anyAlive(ctx context.Context, brokers map[string]string) error {
 
 // alive is nil if the broker answers, be it with a refusal.
 func (s *Sink) alive(ctx context.Context, broker string) error {
-	empty := []byte(`{"clientID":"delaybridge-health","consumerDataSet":[],"producerDataSet":[]}`)
-	_, err := s.settings.cluster.AskOnce(ctx, broker, rocketmq.Command{Code: rocketmq.RequestHeartbeat, Body: empty})
+	_, err := s.settings.cluster.AskOnce(ctx, broker, rocketmq.Heartbeat())
 	return err
 }
 
