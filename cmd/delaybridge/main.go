@@ -93,7 +93,7 @@ failed, 8 denied, 130 interrupted.`,
 		SilenceUsage:  true,
 	}
 	root.AddGroup(&cobra.Group{ID: "serve", Title: "Run the bridge:"}, &cobra.Group{ID: "client", Title: "Talk to a running bridge:"})
-	serve := []*cobra.Command{a.devCommand(), a.serveCommand(), a.configCommand(), a.storeCommand()}
+	serve := []*cobra.Command{a.devCommand(), a.serveCommand(), a.configCommand(), a.doctorCommand(), a.storeCommand()}
 	talk := []*cobra.Command{a.sendCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.rescheduleCommand(),
 		a.deliverNowCommand(), a.deadCommand(), a.tailCommand(), a.statsCommand(), a.timelineCommand(), a.instancesCommand(), a.healthCommand(), a.reloadCommand(),
 		a.contextCommand()}

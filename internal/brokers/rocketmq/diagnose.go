@@ -15,9 +15,9 @@ import (
 // diagnoseTimeout bounds each question of a diagnosis.
 const diagnoseTimeout = 2 * time.Second
 
-// Diagnose asks each name server for the brokers, each broker whether it answers and, if it
-// checks that of heartbeats, takes the login, and the name servers for topics, which have no namespace yet; see
-// core.Diagnoser. It does not check the rights.
+// Diagnose asks each name server for the brokers, each broker whether it answers, and the
+// name servers for topics, which have no namespace yet; see core.Diagnoser. It checks the
+// login if the broker does so with heartbeats, and no rights.
 func (c *Cluster) Diagnose(ctx context.Context, topics []string) []core.Finding {
 	ask := func(ctx context.Context, address string, request Command) (*Command, error) {
 		ctx, cancel := context.WithTimeout(ctx, diagnoseTimeout)
