@@ -48,7 +48,7 @@ var importRules = []importRule{
 	{"internal/brokers/rocketmq", []string{"core", "internal/settings"}},
 	{"internal/listener", nil},
 	{"internal/apierror", []string{"core"}},
-	{"interceptors/http", []string{"core", "interceptors/dialect", "internal/apierror", "internal/auth", "internal/listener", "internal/tlsfiles",
+	{"interceptors/http", []string{"core", "interceptors/dialect", "internal/apierror", "internal/auth", "internal/events", "internal/listener", "internal/tlsfiles",
 		"github.com/go-json-experiment/json/jsontext"}},
 	{"interceptors/grpc", []string{"core", "internal/apierror", "internal/auth", "internal/listener", "internal/tlsfiles",
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc"}},
