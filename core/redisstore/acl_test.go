@@ -143,6 +143,7 @@ func versionOf(server *servers.RedisServer) string {
 
 // asUser has a prefix of its own within the pattern of the documented rules.
 func asUser(c Config) Config {
+	c = withOutbox(c)
 	c.Username, c.Password = aclUser, aclSecret
 	c.Prefix, c.Lease = fmt.Sprintf("delaybridge:t%d", prefixes.Add(1)), suiteLease
 	return c

@@ -205,6 +205,10 @@ func (s *Store) changeOnce(ctx context.Context, ref core.Ref, script *script, af
 	if err != nil {
 		return core.Receipt{}, err
 	}
+	if after == core.Cancelled || after == core.Discarded {
+		m := hit.entry.Message
+		args = []any{s.line(hit.bucket, hit.seq, m, core.Outcome{ID: m.ID, State: after, Attempts: m.Attempt}), s.maxTold()}
+	}
 	all := append([]any{ref.ID, s.config.window(ref.Sink), hit.seq, s.keys.wakeChannel(s.config.Instance, ref.Sink), hit.bucket}, args...)
 	keys := s.keys.bucket(ref.Sink, hit.bucket)
 	c := newCall(ctx, script, keys, all...)

@@ -25,7 +25,7 @@ func strict() *scripts {
 func TestClusterOfOneNodeWithStrictScripts(t *testing.T) {
 	t.Parallel()
 	cluster := servers.RedisCluster(t, 1)
-	h := harness(func(t *testing.T) Config { return clusterConfig(t, cluster) })
+	h := harness(func(t *testing.T) Config { return withOutbox(clusterConfig(t, cluster)) })
 	lenient := h.Open
 	h.Open = func(t *testing.T, c storetest.Config) core.Store {
 		s := lenient(t, c).(*Store)

@@ -73,6 +73,16 @@ type Config struct {
 	// core.ErrUnavailable or core.ErrUnknown if it has failed. It must be quick.
 	Called func(script string, took time.Duration, failure error)
 
+	// Final, if not nil, returns a line about a message that becomes final: Delivered, Dead,
+	// Expired, Cancelled or Discarded. It is stored in the same step, and stays until it was
+	// sent elsewhere; see Store.Unsent. If the step has to be repeated there may be two
+	// lines, with the same id; different events have different ids. It must be quick, and
+	// must not keep the message. What an instance without Final does is not told.
+	Final func(id string, m *core.Message, o core.Outcome) []byte
+	// MaxUnsent bounds the bytes of these lines of one sink; default 64 MiB. Each bucket has
+	// an equal share. Lines beyond it are counted only: nothing waits for them.
+	MaxUnsent int64
+
 	Log *slog.Logger // nil discards
 
 	present *atomic.Pointer[Config] // see Store.Adopt
@@ -136,6 +146,7 @@ func (c Config) withDefaults() Config {
 	c.Lease = cmp.Or(c.Lease, 5*time.Second)
 	c.Guard = cmp.Or(c.Guard, 5*time.Second)
 	c.DedupeWindow = cmp.Or(c.DedupeWindow, 2*time.Minute)
+	c.MaxUnsent = cmp.Or(c.MaxUnsent, 64<<20)
 	c.timeout = cmp.Or(c.timeout, commandTimeout)
 	c.newest = cmp.Or(c.newest, newestFormat())
 	c.present = new(atomic.Pointer[Config])

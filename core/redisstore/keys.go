@@ -13,6 +13,7 @@ import (
 type keySpace struct {
 	prefix  string
 	buckets int
+	events  bool // each bucket has a key more
 }
 
 // owner returns the first key of one bucket, which reports where all of them lie.
@@ -21,9 +22,12 @@ func (k keySpace) owner(sink string, number int) string { return k.tag(sink, num
 // bucket returns the keys of one bucket in the order that bucket.lua names.
 func (k keySpace) bucket(sink string, number int) []string {
 	tag := k.tag(sink, number)
-	keys := append(make([]string, 0, 6+core.MaxPriority), tag+"owner", tag+"msg", tag+"attempts", tag+"dead", tag+"done")
+	keys := append(make([]string, 0, 7+core.MaxPriority), tag+"owner", tag+"msg", tag+"attempts", tag+"dead", tag+"done")
 	for p := range core.MaxPriority + 1 {
 		keys = append(keys, tag+"due"+strconv.Itoa(p))
+	}
+	if k.events {
+		keys = append(keys, tag+"events")
 	}
 	return keys
 }

@@ -30,7 +30,7 @@ func FuzzKeys(f *testing.F) {
 			return // "a" and "a:b": an operator's own doing
 		}
 		count := int(buckets)%core.MaxBuckets + 1
-		one, two := keySpace{prefix, count}, keySpace{otherPrefix, count}
+		one, two := keySpace{prefix, count, true}, keySpace{otherPrefix, count, true}
 		owners := make(map[string]string)
 		reserve(t, owners, one, sink, int(number)%count)
 		reserve(t, owners, two, other, int(number)%count)

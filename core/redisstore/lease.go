@@ -82,6 +82,9 @@ func (v *sinkServer) enter(c *leaseRequest) {
 	t.expiry = time.AfterFunc(time.Until(c.asked.Add(v.leaseTime)), func() { cancel(core.ErrLeaseLost) })
 	v.leases[c.number] = t
 	v.owned.set(v.sink, c.number, b)
+	if v.config.Final != nil {
+		v.owned.tell(b) // the owner before may have left some
+	}
 	v.log.Debug("bucket owned", "bucket", c.number)
 	if v.stopping {
 		cancel(errStopping)

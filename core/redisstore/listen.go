@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -164,8 +165,10 @@ func (l *loop) hear(note any) {
 
 // ownedBuckets finds the buckets that this process owns, to wake them.
 type ownedBuckets struct {
-	mu  sync.Mutex
-	all map[string]map[int]*bucket
+	mu      sync.Mutex
+	all     map[string]map[int]*bucket
+	telling map[*bucket]bool // those that may have unsent lines
+	news    chan struct{}    // has one signal if there are some
 }
 
 func (o *ownedBuckets) set(sink string, number int, b *bucket) {
@@ -200,4 +203,46 @@ func (o *ownedBuckets) wakeAll(sink string) {
 	for _, b := range o.all[sink] {
 		b.signal()
 	}
+}
+
+// tell notes that a bucket may have unsent lines.
+func (o *ownedBuckets) tell(b *bucket) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.telling == nil {
+		o.telling = make(map[*bucket]bool)
+	}
+	o.telling[b] = true
+	o.signal()
+}
+
+func (o *ownedBuckets) signal() {
+	select {
+	case o.news <- struct{}{}:
+	default:
+	}
+}
+
+// told returns up to most buckets that may have unsent lines, and forgets that of them.
+func (o *ownedBuckets) told(most int) (buckets []*bucket) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for b := range o.telling {
+		if len(buckets) == most {
+			o.signal()
+			break
+		}
+		buckets = append(buckets, b)
+		delete(o.telling, b)
+	}
+	return buckets
+}
+
+func (o *ownedBuckets) list() (buckets []*bucket) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, of := range o.all {
+		buckets = slices.AppendSeq(buckets, maps.Values(of))
+	}
+	return buckets
 }

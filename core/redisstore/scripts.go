@@ -67,6 +67,12 @@ var (
 	luaFormat string
 	//go:embed lua/pin.lua
 	luaPin string
+	//go:embed lua/tell.lua
+	luaTell string
+	//go:embed lua/unsent.lua
+	luaUnsent string
+	//go:embed lua/sent.lua
+	luaSent string
 )
 
 // script is one Lua script, its name here, and the one that Redis knows it by.
@@ -92,24 +98,26 @@ func newScript(name string, parts ...string) *script {
 
 // scripts are all that a Store runs.
 type scripts struct {
-	park, take, settle, own, renew, release, get, cancel, reschedule, redrive, discard, page, peek, count, timeline, fleet, beat, format, pin *script
+	park, take, settle, own, renew, release, get, cancel, reschedule, redrive, discard, page, peek, count, timeline, fleet, beat, format, pin, unsent, sent *script
 }
 
 func newScripts() *scripts {
 	return &scripts{
 		park:       newChange("park", luaBucket, luaWake, luaNumber, luaFind, luaPark),
 		take:       newChange("take", luaBucket, luaRemember, luaTake),
-		settle:     newChange("settle", luaBucket, luaNumber, luaRemember, luaSettle),
+		settle:     newChange("settle", luaBucket, luaTell, luaNumber, luaRemember, luaSettle),
 		own:        newChange("own", luaBucket, luaOwn),
 		renew:      newChange("renew", luaRenew),
 		release:    newChange("release", luaRelease),
-		cancel:     newChange("cancel", luaBucket, luaFind, luaRemember, luaCancel),
+		cancel:     newChange("cancel", luaBucket, luaTell, luaFind, luaRemember, luaCancel),
 		reschedule: newChange("reschedule", luaBucket, luaWake, luaNumber, luaFind, luaReschedule),
 		redrive:    newChange("redrive", luaBucket, luaWake, luaNumber, luaFind, luaRedrive),
-		discard:    newChange("discard", luaBucket, luaFind, luaRemember, luaDiscard),
+		discard:    newChange("discard", luaBucket, luaTell, luaFind, luaRemember, luaDiscard),
 		beat:       newChange("beat", luaBeat),
 		format:     newChange("format", luaFormat),
 		pin:        newChange("pin", luaPin),
+		sent:       newChange("sent", luaBucket, luaSent),
+		unsent:     newScript("unsent", luaClock, luaBucket, luaUnsent),
 		get:        newScript("get", luaClock, luaBucket, luaFind, luaGet),
 		page:       newScript("page", luaClock, luaBucket, luaPage),
 		peek:       newScript("peek", luaClock, luaBucket, luaPeek),
@@ -121,7 +129,7 @@ func newScripts() *scripts {
 
 func (s *scripts) all() []*script {
 	return []*script{s.park, s.take, s.settle, s.own, s.renew, s.release, s.get, s.cancel,
-		s.reschedule, s.redrive, s.discard, s.page, s.peek, s.count, s.timeline, s.fleet, s.beat, s.format, s.pin}
+		s.reschedule, s.redrive, s.discard, s.page, s.peek, s.count, s.timeline, s.fleet, s.beat, s.format, s.pin, s.unsent, s.sent}
 }
 
 // load puts the scripts into every master that client reaches. Redis forgets

@@ -34,7 +34,11 @@ func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 		if part.failed > 1 {
 			at = &b.store.failing
 		}
-		args := append(make([]any, 0, 5+len(part.args)), b.token, b.store.config.window(b.sink), b.takes, more, part.groups)
+		args := append(make([]any, 0, 10+len(part.args)), b.token, b.store.config.window(b.sink), b.takes, more, part.groups)
+		if part.told > 0 {
+			args[4] = part.groups + 1
+			args = append(args, "e", 0, part.told, part.lines, b.store.maxTold())
+		}
 		c := newCall(ctx, b.store.scripts.settle, b.keys, append(args, part.args...)...)
 		if _, err := b.run(ctx, at, c); err != nil {
 			return err
@@ -46,8 +50,12 @@ func (b *bucket) settle(ctx context.Context, outcomes []core.Outcome) error {
 		case owned == 0:
 			return core.ErrLeaseLost
 		}
+		if part.told > 0 {
+			b.store.owned.tell(b)
+		}
 	}
 	b.failing = len(parts) > 1
+	clear(b.inFlight) // of messages
 	b.inFlight = b.inFlight[:0]
 	return nil
 }
@@ -66,7 +74,11 @@ func (b *bucket) settleParts(outcomes []core.Outcome) []settleArgs {
 		if !ok {
 			continue
 		}
-		lots[h.priority].add(o, h)
+		var line []byte
+		if h.message != nil && o.State != core.Retrying {
+			line = b.store.line(b.number, h.member[:seqLen], h.message, o)
+		}
+		lots[h.priority].add(o, h, line)
 		if o.State == core.Delivered && !h.generated {
 			remember = append(remember, h.id)
 		}
@@ -81,8 +93,8 @@ func (b *bucket) settleParts(outcomes []core.Outcome) []settleArgs {
 	}
 	parts := []settleArgs{part}
 	for p := range lots {
-		parts = addFailed(parts, "b", p, 3, lots[p].back)
-		parts = addFailed(parts, "x", p, 2, lots[p].dead)
+		parts = addFailed(parts, "b", p, 3, lots[p].back, nil)
+		parts = addFailed(parts, "x", p, 2, lots[p].dead, lots[p].deadLines)
 	}
 	return parts
 }
@@ -93,10 +105,15 @@ type settleLot struct {
 	inFlight       int
 	ids, delivered []any // delivered: members
 	back, dead     []any
+	// lines to keep about the delivered, and about each of the dead; or none
+	lines, deadLines [][]byte
 }
 
-func (l *settleLot) add(o core.Outcome, h held) {
+func (l *settleLot) add(o core.Outcome, h held, line []byte) {
 	if o.State == core.Delivered {
+		if line != nil {
+			l.lines = append(l.lines, line)
+		}
 		l.ids, l.delivered = append(l.ids, h.id), append(l.delivered, h.member)
 		return
 	}
@@ -109,6 +126,9 @@ func (l *settleLot) add(o core.Outcome, h held) {
 		return
 	}
 	l.dead = append(l.dead, h.member, failed)
+	if line != nil {
+		l.deadLines = append(l.deadLines, line)
+	}
 }
 
 // settleArgs collects the groups of one call of settle.lua.
@@ -116,6 +136,15 @@ type settleArgs struct {
 	args   []any
 	groups int
 	failed int // messages that failed
+	lines  []byte
+	told   int // messages that lines are about
+}
+
+func (g *settleArgs) tell(lines [][]byte) {
+	for _, line := range lines {
+		g.lines = append(g.lines, line...)
+	}
+	g.told += len(lines)
 }
 
 // add appends a group, unless it is empty. Each item is width arguments.
@@ -128,6 +157,7 @@ func (g *settleArgs) add(how string, priority, width int, items []any) {
 }
 
 func (g *settleArgs) addDelivered(priority int, l *settleLot) {
+	g.tell(l.lines)
 	if len(l.delivered) == l.inFlight {
 		g.add("a", priority, 1, l.ids)
 	} else {
@@ -135,8 +165,9 @@ func (g *settleArgs) addDelivered(priority int, l *settleLot) {
 	}
 }
 
-// addFailed appends messages that failed, in as many parts as it takes.
-func addFailed(parts []settleArgs, how string, priority, width int, items []any) []settleArgs {
+// addFailed appends messages that failed, in as many parts as it takes. lines are about
+// each, or none.
+func addFailed(parts []settleArgs, how string, priority, width int, items []any, lines [][]byte) []settleArgs {
 	for len(items) > 0 {
 		last := &parts[len(parts)-1]
 		n := min(settlePart-last.failed, len(items)/width)
@@ -147,6 +178,10 @@ func addFailed(parts []settleArgs, how string, priority, width int, items []any)
 		last.add(how, priority, width, items[:n*width])
 		last.failed += n
 		items = items[n*width:]
+		if len(lines) > 0 {
+			last.tell(lines[:n])
+			lines = lines[n:]
+		}
 	}
 	return parts
 }

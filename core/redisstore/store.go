@@ -46,6 +46,9 @@ type Store struct {
 	highest   sync.Map // by sink, the highest priority that Stats has met
 	summary   core.LogSummary
 
+	lookedForUnsent time.Time // Unsent's
+	unsentBytes     atomic.Int64
+
 	silentSinks atomic.Int64 // those whose last heartbeat failed
 
 	loopMu    sync.Mutex
@@ -73,6 +76,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		takes: slots{most: callsAtOnce}, settles: slots{most: callsAtOnce}, failing: slots{most: failingAtOnce, rest: restShare},
 		scripts: newScripts(), ids: core.NewIDs()}
 	s.parker.store, s.lookEvery = s, checkHealthEvery
+	s.keys.events, s.owned.news = config.Final != nil, make(chan struct{}, 1)
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
 		return nil, err

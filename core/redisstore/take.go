@@ -41,6 +41,7 @@ type held struct {
 	priority  int
 	generated bool
 	deliverAt time.Time
+	message   *core.Message // nil without Config.Final
 }
 
 // String implements core.Bucket.
@@ -174,7 +175,10 @@ func (b *bucket) readTaken(messages []*core.Message, damaged []core.Outcome, par
 		}
 		m.DeliverAt, m.Attempt, m.CutOff = failed.deliverAt, failed.attempts+1, failed.reason == reasonCrashed
 		err := decodeRecord(text(records[n]), b.store.config.newest, m)
-		b.inFlight = append(b.inFlight, held{m.ID, member, priority, m.Generated, m.DeliverAt})
+		b.inFlight = append(b.inFlight, held{id: m.ID, member: member, priority: priority, generated: m.Generated, deliverAt: m.DeliverAt})
+		if b.store.config.Final != nil {
+			b.inFlight[len(b.inFlight)-1].message = m
+		}
 		if errors.Is(err, errNewer) {
 			b.newer.met(text(records[n]), m.ID)
 			continue

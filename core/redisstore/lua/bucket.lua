@@ -13,11 +13,14 @@
 --   KEYS[4]    dead      zset  member -> ms of death
 --   KEYS[5]    done      zset  id -> ms of settling * 4 + 1 delivered, 2 cancelled, 3 discarded
 --   KEYS[6..15] due      zset  member -> ms when due, for priorities 0 to 9
+--   KEYS[16]   events    stream  n, l: lines about n final messages, until they are sent
+--                              elsewhere; told and untold in owner: bytes that wait there, and
+--                              lines that could not be kept. Only if Config.Final is set
 --
 -- A member is the sequence number, 5 bytes big-endian, and the id: so equal
 -- due times sort by acceptance. What is in flight is the first h<p> members of
 -- each due set; nothing may be added before those, see 'inflight' in park.lua.
-local owner, msg, attempts, dead, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local owner, msg, attempts, dead, done, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[16]
 local function due(p) return KEYS[6 + p] end
 
 -- A Redis whose memory is full refuses the first write of a script if it may

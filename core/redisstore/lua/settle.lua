@@ -8,6 +8,7 @@
 --   ARGV[4] 1 if another call has more outcomes, so that the rest stays in flight; else 0
 --   ARGV[5] number of groups
 --   then for each group: how, priority, count, and count times its items:
+--     how 'e' lines to keep about messages of the groups that follow: lines, bytes that may wait
 --     how 'm' ids to remember as delivered, before the groups that remove them: id
 --     how 'a' all of the priority that is in flight is delivered: id
 --     how 'd' delivered: member
@@ -68,6 +69,11 @@ local function sweep(ids)
 end
 
 local settle = {}
+
+function settle.e(_, count, a)
+  tell(ARGV[a], count, tonumber(ARGV[a + 1]))
+  return a + 2
+end
 
 function settle.m(_, count, a)
   remember({unpack(ARGV, a, a + count - 1)}, 1, tonumber(ARGV[2]))
