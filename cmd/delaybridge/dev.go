@@ -42,7 +42,7 @@ func (a *app) devCommand() *cobra.Command {
 names, and prints them when they are due. Not for production.
 
 With --config, it delivers to the sinks of that file instead. The sections store and
-http of the file are ignored, and may be missing.`,
+http of the file are ignored, and may be missing, and so is events.`,
 		Example: "  delaybridge dev\n  delaybridge dev --for 15s\n  delaybridge dev --redis redis://127.0.0.1:6379 --no-samples\n  delaybridge dev --config sinks.yaml",
 		Args:    cobra.NoArgs,
 	}
@@ -122,7 +122,7 @@ func (a *app) openDev(ctx context.Context, f devFlags) (*devBridge, error) {
 	}
 	b.Bridge = core.NewBridge(b.store, core.Options{Limits: c.Limits.Limits, Observer: b.telemetry.observer()}, b.sinks...)
 	if m != nil {
-		m.Watch(metrics.Watched{Bridge: b.Interceptor})
+		m.Watch(metrics.Watched{Bridge: b.Interceptor, Events: b.telemetry.countEvents})
 	}
 	if err := b.openInput(f.listen, log); err != nil {
 		return nil, errors.Join(err, b.store.Close(), closeSinks(b.sinks))
@@ -149,6 +149,7 @@ func (a *app) devConfig(path string) (*config.Config, *slog.Logger, error) {
 	if err != nil {
 		return nil, nil, coded(exitConfig, err)
 	}
+	c.Events = config.Events{} // they wait in Redis
 	return c, newLogger(a.stderr, c.Log, levelOf(c.Log)), nil
 }
 

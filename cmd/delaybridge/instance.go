@@ -16,6 +16,7 @@ import (
 	grpclistener "github.com/delaybridge/delaybridge/interceptors/grpc"
 	httplistener "github.com/delaybridge/delaybridge/interceptors/http"
 	"github.com/delaybridge/delaybridge/interceptors/source"
+	"github.com/delaybridge/delaybridge/internal/events"
 	"github.com/delaybridge/delaybridge/internal/failpoints"
 	"github.com/delaybridge/delaybridge/internal/metrics"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
@@ -29,6 +30,7 @@ type instance struct {
 	reloads reloads
 
 	telemetry *telemetry
+	sender    *events.Sender // nil: none
 	store     *redisstore.Store
 	bridge    *core.Bridge
 	http      *httplistener.Server
@@ -82,12 +84,21 @@ func (i *instance) open(ctx context.Context, first *prepared) (told []any, err e
 	if m != nil {
 		first.redis.Called = m.OnRedisCall
 	}
+	if first.events != nil {
+		first.redis.Final = i.telemetry.events.Final(c.Events.Bodies)
+	}
 	if i.store, err = redisstore.Open(ctx, first.redis); err != nil {
 		return nil, err
 	}
 	i.bridge = core.NewBridge(failpoints.Wrap(i.store), options)
 	if m != nil {
-		m.Watch(metrics.Watched{Bridge: i.bridge.Interceptor, Memory: i.memory, ClockOffset: i.store.ClockOffset})
+		m.Watch(metrics.Watched{Bridge: i.bridge.Interceptor, Memory: i.memory, ClockOffset: i.store.ClockOffset, Events: i.telemetry.countEvents})
+	}
+	if first.events != nil {
+		s, _ := first.sink(c.Events.Sink)
+		i.sender = i.telemetry.events.SendTo(first.events, events.SenderConfig{Name: s.Name, Topic: c.Events.Topic, Bodies: c.Events.Bodies,
+			Timeout: s.Timeout, Outbox: i.store, Log: i.log})
+		i.listeners = append(i.listeners, core.Input{Name: "sender of events", Run: i.sender.Run})
 	}
 	told = []any{"version", buildVersion()}
 	more, err := i.openListeners(c, m)
@@ -161,6 +172,9 @@ func (i *instance) apply(next *prepared) (done bool, err error) {
 	}
 	if i.metrics != nil {
 		i.metrics.Adopt(next.metrics)
+	}
+	if i.present != nil && i.present.events != next.events {
+		stopped = errors.Join(stopped, i.sender.Adopt(next.events))
 	}
 	i.present = next
 	i.telemetry.adopt(next.config)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
@@ -23,6 +24,7 @@ type prepared struct {
 	redis  redisstore.Config
 	sinks  []*core.Dispatcher
 	opened []*core.Dispatcher // those of sinks that were opened for it
+	events core.Sink          // of its own, that events are sent to; nil: none
 
 	http    *httplistener.Server // none of them listens
 	grpc    *grpclistener.Server // nil: none
@@ -46,6 +48,9 @@ func prepare(ctx context.Context, c *config.Config, before *prepared, log *slog.
 	next.redis, err = redisConfig(c, log)
 	faults = append(faults, faultsOf(err)...)
 	faults = append(faults, next.openSinks(ctx, before, log, plugins)...)
+	if len(faults) == 0 && c.Events.Sink != "" {
+		faults = next.openEvents(ctx, before, log, plugins)
+	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults, next.discard())
 	}
@@ -77,7 +82,7 @@ func (p *prepared) checkListeners(in *core.Interceptor, log *slog.Logger) config
 func (p *prepared) openSinks(ctx context.Context, before *prepared, log *slog.Logger, plugins func(*slog.Logger) core.OpenFunc) (faults config.Faults) {
 	for _, s := range p.config.Sinks {
 		old, former := before.sink(s.Name)
-		kept := former != nil && old.Type == s.Type && bytes.Equal(old.Config, s.Config) && old.Contents == s.Contents
+		kept := former != nil && sameSink(old, s)
 		if kept && old.Timeout == s.Timeout && old.MaxBatch == s.MaxBatch && old.Retry == s.Retry {
 			p.sinks = append(p.sinks, former)
 			continue
@@ -97,6 +102,40 @@ func (p *prepared) openSinks(ctx context.Context, before *prepared, log *slog.Lo
 		p.sinks = append(p.sinks, d)
 	}
 	return faults
+}
+
+// sameSink reports whether two settings open the same sink.
+func sameSink(a, b config.Sink) bool {
+	return a.Type == b.Type && bytes.Equal(a.Config, b.Config) && a.Contents == b.Contents
+}
+
+// eventsTimeout bounds the check of the topic of events.
+const eventsTimeout = 5 * time.Second
+
+// openEvents opens the sink of events once more, so that events and messages do not wait
+// for each other, unless it is as before.
+func (p *prepared) openEvents(ctx context.Context, before *prepared, log *slog.Logger, plugins func(*slog.Logger) core.OpenFunc) (faults config.Faults) {
+	s, _ := p.sink(p.config.Events.Sink)
+	if old, former := before.sink(s.Name); former != nil && before.events != nil && sameSink(old, s) {
+		p.events = before.events
+		return nil
+	}
+	sink, err := sinkTypes(log.With("sink", s.Name, "for", "events"), plugins)[s.Type](ctx, s.Config)
+	if err != nil {
+		return faultsOf(p.config.Fault("sinks."+s.Name+".config", err))
+	}
+	p.events, p.opened = sink, append(p.opened, &core.Dispatcher{Name: s.Name + " of events", Sink: sink})
+	checker, ok := core.Ability[core.Checker](sink)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
+	defer cancel()
+	err = checker.Check(ctx, []*core.Message{{ID: "check", Sink: s.Name, Topic: p.config.Events.Topic, Key: []byte("check"), Body: []byte("{}")}})
+	if invalid, ok := errors.AsType[*core.InvalidError](err); ok { // else the broker can't be asked now
+		return faultsOf(p.config.Fault("events", invalid))
+	}
+	return nil
 }
 
 // sink returns the sink of a name and what delivers to it, nil if there is none.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/integration/journal"
 	"github.com/delaybridge/delaybridge/integration/poll"
 	"github.com/delaybridge/delaybridge/integration/servers"
 )
@@ -27,7 +28,8 @@ type served struct {
 	token string
 	http  *http.Client
 	*servers.Bridge
-	url string
+	url     string
+	printed journal.Journal // by console sinks
 }
 
 const (
@@ -44,6 +46,7 @@ func serveFiles(t *testing.T, files map[string]string, args ...string) *served {
 		s.write(name, text)
 	}
 	cmd := command(t, append([]string{"serve", "--config", s.file("c.yaml")}, args...)...)
+	cmd.Stdout = &s.printed
 	var err error
 	if s.Bridge, err = servers.StartBridge(cmd, t.Output()); err != nil {
 		t.Fatal(err)
@@ -249,6 +252,8 @@ func TestReloadRefusedByName(t *testing.T) {
 		"grpc.listen":          {"limits:", "grpc: {listen: \"127.0.0.1:0\"}\nlimits:"},
 		"limits.max_batch":     {"10KiB", "10KiB, max_batch: 7"},
 		"log.format":           {"level: info", "level: info, format: json"},
+		"events.sink":          {"limits:", "events: {sink: out}\nlimits:"},
+		"metrics.enabled":      {"limits:", "metrics: {enabled: false}\nlimits:"},
 		"shutdown.timeout":     {"limits:", "shutdown: {timeout: 7s}\nlimits:"},
 	} {
 		s.write("c.yaml", config)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -67,6 +68,9 @@ func (a *app) serve(ctx context.Context, path string, watch time.Duration) error
 	stop()
 	<-ended
 	i.telemetry.close()
+	if i.sender != nil {
+		err = errors.Join(err, i.sender.Close())
+	}
 	i.log.Info("stopped")
 	return err
 }

@@ -86,6 +86,8 @@ func (t *telemetry) observer() (o core.Observer) {
 	return o
 }
 
+func (t *telemetry) countEvents() metrics.Events { return metrics.Events(t.events.Counts()) }
+
 // telemetryTimeout bounds the last exports, for which the end of the program waits.
 const telemetryTimeout = 3 * time.Second
 

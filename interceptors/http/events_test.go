@@ -134,7 +134,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	body := []byte(strings.Repeat("b", 200<<10))
 	poll.Until(t, time.Minute, "events are dropped", func() bool {
 		b.Accept(t.Context(), &core.Message{Topic: "t", Delay: time.Hour, Body: body})
-		return s.config.Events.Counts().DroppedByReaders > 0
+		return s.config.Events.Counts().CutOff > 0
 	})
 	text, err := io.ReadAll(reader)
 	if _, end, _ := strings.Cut(string(text), "event: end\n"); err != nil || !strings.HasPrefix(end, `data: {"reason":"slow","dropped":`) {

@@ -12,7 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/core"
 )
 
-// The events. Those of final() are the last of a message, unless it is redriven.
+// The events. The second group is final: the last of a message, unless it is redriven.
 const (
 	Accepted    = "accepted"
 	Rescheduled = "rescheduled"
@@ -36,6 +36,7 @@ func others() []string { return []string{Accepted, Rescheduled, Retried, Redrive
 // Event is what happened to one message, or what an operator did. Fields that are not
 // known are empty.
 type Event struct {
+	EventID    string          `json:"event_id,omitempty"` // only in a sink
 	Event      string          `json:"event"`
 	Time       string          `json:"time"`
 	Instance   string          `json:"instance"`

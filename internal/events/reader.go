@@ -10,6 +10,7 @@ import (
 // Line is one event as a reader gets it.
 type Line struct {
 	Event string
+	ID    string // of the message, if it is about one
 	Data  []byte // JSON in one line; others may have the same bytes
 }
 
@@ -61,6 +62,9 @@ func (r *Reader) take() (lines []Line, cut bool) {
 	return lines, r.cut
 }
 
+// Waiting returns how many bytes of events wait.
+func (r *Reader) Waiting() int { r.mu.Lock(); defer r.mu.Unlock(); return r.waiting }
+
 // Dropped returns how many events the reader has missed.
 func (r *Reader) Dropped() uint64 { return r.dropped.Load() }
 
@@ -71,17 +75,16 @@ func (r *Reader) Close() { r.stream.remove(r) }
 func (r *Reader) offer(line Line) {
 	r.mu.Lock()
 	full := r.cut || r.waiting > 0 && r.waiting+len(line.Data) > maxWaiting
-	if full {
-		r.cut = !r.lasting
-	} else {
+	switch {
+	case full && !r.lasting && !r.cut:
+		r.cut = true
+		r.stream.cutOff.Add(1)
+	case !full:
 		r.lines, r.waiting = append(r.lines, line), r.waiting+len(line.Data)
 	}
 	r.mu.Unlock()
 	if full {
 		r.dropped.Add(1)
-		r.stream.counted(r).dropped.Add(1)
-	} else if !r.lasting {
-		r.stream.toReaders.published.Add(1)
 	}
 	select {
 	case r.woken <- struct{}{}:

@@ -18,23 +18,28 @@ type Stream struct {
 	mu       sync.Mutex // of who changes readers
 	readers  atomic.Pointer[[]*Reader]
 
-	toReaders, toSink counts
+	cutOff atomic.Uint64          // readers
+	sender atomic.Pointer[Sender] // nil: none
 }
 
-// counts are the events of one output.
-type counts struct{ published, dropped atomic.Uint64 }
-
-// Counts are how many events a Stream has told since it began.
+// Counts are what a Stream has done since it began.
 type Counts struct {
-	Readers                      int // at present
-	ToReaders, DroppedByReaders  uint64
-	ToSink, DroppedBeforeTheSink uint64
+	Readers int    // at present
+	CutOff  uint64 // readers that were too slow
+	// Of the Sender, if there is one: events that are final, and others.
+	Sends                              bool
+	FinalSent, FinalFull, FinalRefused uint64
+	OtherSent, OtherFull, OtherRefused uint64
+	FinalWaiting, OtherWaiting         int64 // bytes
 }
 
 // Counts returns the present counts.
 func (s *Stream) Counts() Counts {
-	return Counts{Readers: count(*s.readers.Load()), ToReaders: s.toReaders.published.Load(), DroppedByReaders: s.toReaders.dropped.Load(),
-		ToSink: s.toSink.published.Load(), DroppedBeforeTheSink: s.toSink.dropped.Load()}
+	c := Counts{Readers: count(*s.readers.Load()), CutOff: s.cutOff.Load()}
+	if to := s.sender.Load(); to != nil {
+		to.count(&c)
+	}
+	return c
 }
 
 // New returns the Stream of an instance of that name. It starts nothing.
@@ -86,14 +91,6 @@ func count(readers []*Reader) (n int) {
 	return n
 }
 
-// counted is where events for r are counted.
-func (s *Stream) counted(r *Reader) *counts {
-	if r.lasting {
-		return &s.toSink
-	}
-	return &s.toReaders
-}
-
 // Observer returns what core.Options wants.
 func (s *Stream) Observer() core.Observer {
 	return core.Observer{Accepted: s.onAccepted, Changed: s.onChanged, Delivered: s.onDelivered}
@@ -108,6 +105,18 @@ func (s *Stream) Reloaded(changes []string, err error) {
 			e.Error = core.Shorten(err.Error(), maxError)
 		}
 		s.publish(readers, Reloaded, time.Now(), e, nil)
+	}
+}
+
+// Final returns what makes a line of a message that became final, for a store that keeps it.
+func (s *Stream) Final(bodies bool) func(id string, m *core.Message, o core.Outcome) []byte {
+	return func(id string, m *core.Message, o core.Outcome) []byte {
+		e := Event{EventID: id, Instance: s.instance, Time: timeText(time.Now())}
+		e.ended(m, &o)
+		if !bodies {
+			m = nil
+		}
+		return e.encode(m)
 	}
 }
 
@@ -133,12 +142,12 @@ func (s *Stream) publish(readers []*Reader, event string, at time.Time, e *Event
 			if full == nil {
 				full = e.encode(m)
 			}
-			r.offer(Line{event, full})
+			r.offer(Line{event, e.ID, full})
 		default:
 			if plain == nil {
 				plain = e.encode(nil)
 			}
-			r.offer(Line{event, plain})
+			r.offer(Line{event, e.ID, plain})
 		}
 	}
 }

@@ -73,6 +73,8 @@ type read struct {
 	inFlight, paused, restarts                                    *prometheus.Desc
 	records, retries, lag, lagSeconds, state                      *prometheus.Desc
 	used, limit, mean, fit, clock                                 *prometheus.Desc
+
+	eventReaders, eventReadersCut, eventsSent, eventsDropped, eventsWaiting *prometheus.Desc
 }
 
 func newRead() read {
@@ -99,6 +101,12 @@ func newRead() read {
 		lagSeconds: desc("delaybridge_source_lag_seconds", "Age of the record that was parked last in the partition or queue furthest behind; 0 without lag, absent if it is not known.", "source"),
 		state:      desc("delaybridge_source_state", "1 for the state of the source, else 0: running, retrying or stopped.", "source", "state"),
 
+		eventReaders:    desc("delaybridge_event_readers", "Readers of the stream of events."),
+		eventReadersCut: desc("delaybridge_event_readers_cut_off_total", "Readers of the stream of events that were too slow and were cut off."),
+		eventsSent:      desc("delaybridge_events_sent_total", "Events that the sink of events has confirmed, by kind: final or other; absent without one.", "kind"),
+		eventsDropped:   desc("delaybridge_events_dropped_total", "Events that did not reach the sink of events: full (no room to wait) or refused (by the sink).", "kind", "reason"),
+		eventsWaiting:   desc("delaybridge_events_waiting_bytes", "Events that wait for the sink of events: final ones in the buckets that this instance owns, others in memory.", "kind"),
+
 		used:  desc("delaybridge_redis_memory_used_bytes", "Memory that Redis uses, of all masters."),
 		limit: desc("delaybridge_redis_memory_limit_bytes", "Sum of maxmemory of all masters; absent if a master has none."),
 		mean:  desc("delaybridge_redis_message_mean_bytes", "Memory of the data in Redis divided by the messages of the sinks in it; absent below 1000 messages."),
@@ -109,7 +117,8 @@ func newRead() read {
 
 func (d *read) all() []*prometheus.Desc {
 	return []*prometheus.Desc{d.storeUp, d.parked, d.due, d.retrying, d.dead, d.overdue, d.buckets, d.owned, d.inFlight, d.paused, d.restarts,
-		d.records, d.retries, d.lag, d.lagSeconds, d.state, d.used, d.limit, d.mean, d.fit, d.clock}
+		d.records, d.retries, d.lag, d.lagSeconds, d.state, d.used, d.limit, d.mean, d.fit, d.clock,
+		d.eventReaders, d.eventReadersCut, d.eventsSent, d.eventsDropped, d.eventsWaiting}
 }
 
 // addLoaded adds what is known of the configuration and of the program.

@@ -130,6 +130,9 @@ func fullRun(t *testing.T, f func(*Metrics)) {
 				{Source: "other", Lag: -1, LagTime: -1, Trouble: "down"}}
 		}})
 		m.Watch(Watched{Bridge: bridge.Interceptor,
+			Events: func() Events {
+				return Events{Readers: 1, CutOff: 2, Sends: true, FinalSent: 3, FinalFull: 4, FinalRefused: 5, OtherSent: 6, OtherFull: 7, OtherRefused: 8, FinalWaiting: 9, OtherWaiting: 10}
+			},
 			ClockOffset: func(context.Context) (time.Duration, error) { return -1500 * time.Millisecond, nil },
 			Memory: func(context.Context) (Memory, error) {
 				return Memory{Used: 2e6, Dataset: 1e6, Limit: 3e6, Free: 1e6}, nil

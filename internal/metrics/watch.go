@@ -19,6 +19,19 @@ type Watched struct {
 	// ClockOffset asks the store by how much its clock is ahead of that of this machine;
 	// nil if it is the same.
 	ClockOffset func(ctx context.Context) (time.Duration, error)
+	// Events are the counts of events; nil if there are none.
+	Events func() Events
+}
+
+// Events are counts of events since the start, and those that wait: readers of the stream,
+// and if Sends, what goes to a sink.
+type Events struct {
+	Readers                            int
+	CutOff                             uint64
+	Sends                              bool
+	FinalSent, FinalFull, FinalRefused uint64
+	OtherSent, OtherFull, OtherRefused uint64
+	FinalWaiting, OtherWaiting         int64 // bytes
 }
 
 // Memory is what a store tells about its memory, in bytes.
@@ -85,6 +98,9 @@ func (w *watch) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for _, r := range me.Sources {
 		w.source(s, r)
+	}
+	if w.Events != nil {
+		w.events(s, w.Events())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,6 +171,22 @@ func (w *watch) source(s sample, r core.SourceReport) {
 	for _, state := range []string{"running", "retrying", "stopped"} {
 		s.gauge(w.state, oneIf(r.State() == state), r.Source, state)
 	}
+}
+
+func (w *watch) events(s sample, e Events) {
+	s.gauge(w.eventReaders, float64(e.Readers))
+	s.counter(w.eventReadersCut, float64(e.CutOff))
+	if !e.Sends {
+		return
+	}
+	kind := func(kind string, sent, full, refused uint64, waiting int64) {
+		s.counter(w.eventsSent, float64(sent), kind)
+		s.counter(w.eventsDropped, float64(full), kind, "full")
+		s.counter(w.eventsDropped, float64(refused), kind, "refused")
+		s.gauge(w.eventsWaiting, float64(waiting), kind)
+	}
+	kind("final", e.FinalSent, e.FinalFull, e.FinalRefused, e.FinalWaiting)
+	kind("other", e.OtherSent, e.OtherFull, e.OtherRefused, e.OtherWaiting)
 }
 
 func (w *watch) stored(s sample, r core.SinkStats) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,7 @@ func (d *decoder) check(c *Config) {
 	d.checkMetrics(&c.Metrics)
 	d.checkEndpoint("tracing.endpoint", c.Tracing.Endpoint)
 	d.checkLimits(c)
+	d.checkEvents(c)
 	d.checkRetry("retry", c.Retry)
 	for _, s := range c.Sinks {
 		d.checkRetry("sinks."+s.Name+".retry", s.Retry)
@@ -191,6 +193,13 @@ func (d *decoder) checkEndpoint(at, endpoint string) {
 	u, err := url.Parse(endpoint)
 	if endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "") {
 		d.fail(at, "bad-address", "%s is not a URL such as http://127.0.0.1:4318", d.show(at, endpoint))
+	}
+}
+
+func (d *decoder) checkEvents(c *Config) {
+	named := func(s *Sink) bool { return s.Name == c.Events.Sink }
+	if c.Events.Sink != "" && !slices.ContainsFunc(c.sinks, named) && !d.isBroken("sinks") {
+		d.fail("events.sink", "unknown-value", "is not the name of one of sinks")
 	}
 }
 

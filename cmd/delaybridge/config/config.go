@@ -25,6 +25,7 @@ type Config struct {
 	GRPC            GRPC
 	Metrics         Metrics
 	Tracing         Tracing
+	Events          Events
 	Limits          Limits
 	Retry           core.RetryPolicy
 	Sinks           []Sink   // in the order of the file
@@ -137,6 +138,12 @@ type Tracing struct {
 type Target struct {
 	Enabled            *bool
 	Endpoint, Protocol string
+}
+
+// Events says to which sink the events are sent; without one they are only streamed.
+type Events struct {
+	Sink, Topic string
+	Bodies      bool
 }
 
 // Limits bound what producers may send: the engine's limits and the batches of

@@ -50,6 +50,7 @@ func (c *Config) fields(o Options) []field {
 		section("grpc", "the gRPC listener", c.GRPC.fields()...),
 		section("metrics", "for Prometheus, at /metrics", c.Metrics.fields()...),
 		section("tracing", "spans of messages, by OpenTelemetry's protocol", c.Tracing.fields()...),
+		section("events", "what happens to messages, for a sink, too", c.Events.fields()...),
 		section("limits", "what producers may send; more is refused", c.Limits.fields()...),
 		section("retry", "of failed deliveries, unless a sink overrides it",
 			retryFields(&c.Retry, retryDefaults)...),
@@ -173,6 +174,14 @@ func (t *Target) fields(variable string) []field {
 		optional(&t.Enabled, func(on *bool) field { return flag("enabled", on, "if omitted, whether "+variable+" is otlp") }),
 		text("endpoint", &t.Endpoint, "", "such as http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_ENDPOINT or this machine if omitted"),
 		oneOf("protocol", &t.Protocol, "", "grpc or http/protobuf; OTEL_EXPORTER_OTLP_PROTOCOL or http/protobuf if omitted", "grpc", "http/protobuf"),
+	}
+}
+
+func (e *Events) fields() []field {
+	return []field{
+		text("sink", &e.Sink, "", "name of a sink; if omitted, events are only streamed by GET /v1/events"),
+		text("topic", &e.Topic, "delaybridge.events", "in that sink"),
+		flag("bodies", &e.Bodies, "events of whole messages have the body"),
 	}
 }
 
