@@ -72,6 +72,7 @@ var importRules = []importRule{
 	{"integration/servers", []string{"integration/journal", "integration/poll"}},
 	{"integration", anything},
 	{"examples/embedded", []string{"core", "core/memstore", "core/redisstore"}},
+	{"examples/history", []string{"github.com/segmentio/kafka-go"}},
 	{"examples/plugins", []string{"core", "sinks/plugin", "github.com/go-stomp/stomp/v3"}},
 	{"cmd", anything},
 }

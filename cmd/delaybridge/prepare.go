@@ -124,7 +124,7 @@ func (p *prepared) openEvents(ctx context.Context, before *prepared, log *slog.L
 	if err != nil {
 		return faultsOf(p.config.Fault("sinks."+s.Name+".config", err))
 	}
-	p.events, p.opened = sink, append(p.opened, &core.Dispatcher{Name: s.Name + " of events", Sink: sink})
+	p.events, p.opened = failpoints.WrapSink(sink), append(p.opened, &core.Dispatcher{Name: s.Name + " of events", Sink: sink})
 	checker, ok := core.Ability[core.Checker](sink)
 	if !ok {
 		return nil
