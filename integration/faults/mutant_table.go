@@ -34,7 +34,7 @@ func engineMutants() []*mutant {
 		{name: "events are removed before they are sent", file: "internal/events/sender.go", rows: []int{62},
 			from: "			if !s.deliver(ctx, messages, &s.final) {\n				return\n			}\n			if err = sent(ctx); err == nil {",
 			to:   "			if err = sent(ctx); !s.deliver(ctx, messages, &s.final) {\n				return\n			}\n			if err == nil {"},
-		{name: "the next owner does not look for events", file: "core/redisstore/outbox.go", rows: []int{62},
+		{name: "events that another bridge has told of are not looked for", file: "core/redisstore/outbox.go", rows: []int{62},
 			from: "		if v := c.Val(); len(v) == 2 && (v[0] != nil || v[1] != nil) {", to: "		if v := c.Val(); false {"},
 		{name: "stop does not settle what is in flight", file: "core/dispatcher.go", rows: []int{40},
 			from: "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)", to: "	ctx, cancel := context.WithTimeout(ctx, settleTimeout)"},

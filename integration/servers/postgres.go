@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -29,13 +30,13 @@ func Postgres(t TB) (url string) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	as := postgresUser(t, dir)
 	data, port := filepath.Join(dir, "data"), freePorts(t, 1)
-	argv := append(as, found[0], "--pgdata="+data, "--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+	argv := slices.Concat(as, []string{found[0], "--pgdata=" + data, "--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"})
 	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v: %s", err, out)
 	}
 	url = fmt.Sprintf("postgres://postgres@%s/postgres", loopback(port))
-	p := &process{name: "postgres", dir: dir, argv: append(as, filepath.Join(filepath.Dir(found[0]), "postgres"), "-D", data,
-		"-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", "", "-F")}
+	p := &process{name: "postgres", dir: dir, argv: slices.Concat(as, []string{filepath.Join(filepath.Dir(found[0]), "postgres"), "-D", data,
+		"-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", "", "-F"})}
 	t.Cleanup(p.kill)
 	n := Node{t: t, what: "PostgreSQL " + url, process: p, readyIn: postgresReadyIn,
 		ready: func() error { return exec.Command("psql", "--no-psqlrc", "-c", "SELECT 1", url).Run() }}
