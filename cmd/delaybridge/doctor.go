@@ -19,6 +19,7 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/config"
 	"github.com/delaybridge/delaybridge/core"
 	"github.com/delaybridge/delaybridge/core/redisstore"
+	"github.com/delaybridge/delaybridge/internal/events"
 	"github.com/delaybridge/delaybridge/internal/tlsfiles"
 	"github.com/delaybridge/delaybridge/sinks/plugin"
 )
@@ -119,6 +120,9 @@ func (p *prepared) diagnoseRedis(ctx context.Context) []core.Finding {
 	var names []string
 	for _, s := range p.config.Sinks {
 		names = append(names, s.Name)
+	}
+	if p.events != nil {
+		p.redis.Final = events.New("").Final(false) // it needs more rights
 	}
 	shown := p.redis.Addrs
 	if p.redis.TLS == nil {

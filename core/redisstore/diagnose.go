@@ -120,7 +120,7 @@ func (d *diagnosis) rights(ctx context.Context) {
 	missing := d.keys.prefix + ":doctor-" + strings.ToLower(rand.Text()[:8])
 	err := eachMaster(ctx, d.client, func(ctx context.Context, c redis.Cmdable) error {
 		tried := c.Pipeline()
-		for _, command := range harmless(missing) {
+		for _, command := range harmless(missing, d.config.Final != nil) {
 			tried.Do(ctx, command...)
 		}
 		commands, _ := tried.Exec(ctx) // each has its error
@@ -148,13 +148,17 @@ func (d *diagnosis) rights(ctx context.Context) {
 
 // harmless are the commands of docs/redis.md but HSETNX, which has no form without effect,
 // so that they change nothing: the key is missing, and where that does not do the
-// arguments are wrong, which Redis sees after it has checked the rights.
-func harmless(missing string) [][]any {
+// arguments are wrong, which Redis sees after it has checked the rights. Those for streams
+// are needed for events only.
+func harmless(missing string, events bool) [][]any {
 	commands := [][]any{{"PING"}, {"TIME"}, {"SCRIPT", "LOAD", "return 1"}, {"EVALSHA", strings.Repeat("0", 40), 0},
 		{"HSET", missing, "a", 1, "odd"}, {"HINCRBY", missing, "a", "no number"}, {"HGET", missing, "a"}, {"HMGET", missing, "a"}, {"HDEL", missing, "a"},
 		{"ZADD", missing, "XX", 1, "m"}, {"ZCOUNT", missing, 0, 1}, {"ZRANGE", missing, 0, 0}, {"ZRANGEBYSCORE", missing, 0, 1},
 		{"ZREMRANGEBYSCORE", missing, 0, 1}, {"ZREMRANGEBYRANK", missing, 0, -1},
 		{"PUBLISH", missing, ""}, {"WAIT", 0, 1}, {"WAITAOF", 0, 0, 1}}
+	if events {
+		commands = append(commands, []any{"XADD", missing, "NOMKSTREAM", "*", "n", 1}, []any{"XLEN", missing}, []any{"XRANGE", missing, "-", "+"}, []any{"XDEL", missing, "0-1"})
+	}
 	for _, name := range []string{"HGETALL", "HLEN", "EXISTS", "ZCARD"} {
 		commands = append(commands, []any{name, missing})
 	}

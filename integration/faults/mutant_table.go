@@ -86,7 +86,7 @@ func storeMutants() []*mutant {
 		{name: "due by a clock that is 300 ms ahead", file: luaDir + "take.lua", rows: []int{0},
 			from: "due(p), '-inf', now, 'WITHSCORES'", to: "due(p), '-inf', now + 300, 'WITHSCORES'"},
 		{name: "repeat answered without a look at the content", file: luaDir + "park.lua", rows: []int{0},
-			from: "      if stored:byte(1) == payload:byte(1) and math.abs(#stored - #payload) > times then return end\n      compare[#reply] = true\n", to: ""},
+			from: "      if stored:byte(1) == payload:byte(1) and math.abs(#stored - #payload) > varying then return end\n      compare[#reply] = true\n", to: ""},
 		{name: "time to live on the messages", file: luaDir + "park.lua", rows: []int{0},
 			from: "if r > 0 then call('HSET', msg, unpack(records)) end\n", to: "if r > 0 then call('HSET', msg, unpack(records)) call('PEXPIRE', msg, 1000) end\n"},
 		{name: "attempt not counted when a bucket is taken over", file: luaDir + "own.lua", rows: []int{3},
@@ -116,7 +116,7 @@ func storeMutants() []*mutant {
 		{name: "a newer record is buried", file: "core/redisstore/take.go", rows: []int{53},
 			from: "		if errors.Is(err, errNewer) {\n", to: "		if false {\n"},
 		{name: "a newer format written though not all read it", file: luaDir + "format.lua", test: []string{"-run", "TestNewestThatAllRead", storeTests},
-			from: "      common = math.min(common, tonumber(reads))\n", to: ""},
+			from: "    common = math.min(common, tonumber(reads))\n", to: ""},
 		{name: "a pin that lowers nothing", file: luaDir + "pin.lua", test: []string{"-run", "TestPin", storeTests},
 			from: "math.min(pin, tonumber(m[2] or m[1]))", to: "m[2] or m[1]"},
 	}
