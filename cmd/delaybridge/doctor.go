@@ -104,7 +104,7 @@ func (p *prepared) parts(log *slog.Logger) ([]part, error) {
 	return parts, nil
 }
 
-// topicsOf are those of a sink that the configuration names, by itself or for a source.
+// topicsOf are those of a sink that the configuration names: by itself, for a source, or for events.
 func topicsOf(c *config.Config, sink config.Sink) []string {
 	topics := slices.Clone(sink.MetricTopics)
 	for _, s := range c.Sources {
@@ -112,6 +112,9 @@ func topicsOf(c *config.Config, sink config.Sink) []string {
 		if err := json.Unmarshal(s.Config, &to); err == nil && to.Topic != "" && (to.Sink == sink.Name || to.Sink == "" && len(c.Sinks) == 1) {
 			topics = append(topics, to.Topic)
 		}
+	}
+	if c.Events.Sink == sink.Name {
+		topics = append(topics, c.Events.Topic)
 	}
 	return slices.Compact(slices.Sorted(slices.Values(topics)))
 }

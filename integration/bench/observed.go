@@ -164,7 +164,7 @@ func (o *observed) rest(ctx context.Context, b *bench) (float64, error) {
 
 func scrape(h http.Handler) time.Duration {
 	began := time.Now()
-	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	request := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil)
 	request.Header.Set("Accept", "application/openmetrics-text")
 	h.ServeHTTP(httptest.NewRecorder(), request)
 	return time.Since(began)
