@@ -66,6 +66,8 @@ func (d *decoder) checkFiles(c *Config) {
 	}
 	d.checkKeyPair("store.redis.tls.cert", t.Cert, "store.redis.tls.key", t.Key)
 	d.checkKeyPair("http.tls_cert", c.HTTP.TLSCert, "http.tls_key", c.HTTP.TLSKey)
+	d.checkKeyPair("grpc.tls_cert", c.GRPC.TLSCert, "grpc.tls_key", c.GRPC.TLSKey)
+	d.checkKeyPair("metrics.tls_cert", c.Metrics.TLSCert, "metrics.tls_key", c.Metrics.TLSKey)
 }
 
 func (d *decoder) checkKeyPair(certPath, cert, keyPath, key string) {

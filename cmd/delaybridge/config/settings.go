@@ -170,7 +170,7 @@ func partOf(c *Config, key string) string {
 
 // live finds the keys of what can change while the bridge runs.
 var live = regexp.MustCompile(`^(sinks|sources|retry)\.|^log\.level$|^limits\.max_(body|headers|hops|delay|past)$|` +
-	`^(http|grpc)\.tokens\[|^(http|grpc)\.tls_(cert|key)( |$)|` +
+	`^(http|grpc|metrics)\.(tokens\[|tls_(cert|key)( |$))|` +
 	`^store\.(dedupe_window|redis\.(url|username|password)|redis\.tls\.(ca|cert|key)( |$))`)
 
 // NeedRestart returns those of changes, from c to next, that can't be made while the
@@ -184,6 +184,7 @@ func NeedRestart(c, next *Config, changes []Change) []Change {
 	}
 	add("http.tls_cert", (c.HTTP.TLSCert == "") != (next.HTTP.TLSCert == ""))
 	add("grpc.tls_cert", (c.GRPC.TLSCert == "") != (next.GRPC.TLSCert == ""))
+	add("metrics.tls_cert", (c.Metrics.TLSCert == "") != (next.Metrics.TLSCert == ""))
 	url := func(one Change) bool { return one.Key == "store.redis.url" }
 	add("store.redis.url", slices.ContainsFunc(changes, url) && (!slices.Equal(c.Store.Redis.Addrs, next.Store.Redis.Addrs) || c.Store.Redis.DB != next.Store.Redis.DB ||
 		c.Store.Redis.TLS.Enabled != next.Store.Redis.TLS.Enabled))

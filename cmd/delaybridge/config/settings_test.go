@@ -145,6 +145,7 @@ func TestEachKeyIsLiveOrNeedsARestart(t *testing.T) {
 		"store.dedupe_window", "store.redis.url", "store.redis.username", "store.redis.password",
 		"store.redis.tls.ca", "store.redis.tls.cert", "store.redis.tls.key",
 		"http.tokens", "http.tls_cert", "http.tls_key", "grpc.tokens", "grpc.tls_cert", "grpc.tls_key",
+		"metrics.tokens", "metrics.tls_cert", "metrics.tls_key",
 		"retry.initial", "retry.max", "retry.multiplier", "retry.jitter", "retry.max_attempts"}
 	var walk func(path string, fields []field)
 	walk = func(path string, fields []field) {
