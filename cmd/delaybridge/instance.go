@@ -162,6 +162,7 @@ func (i *instance) apply(next *prepared) (done bool, err error) {
 	// A source that still reads would reject records for a sink that is gone.
 	stopped := i.bridge.StopInputs(stop...)
 	i.store.Adopt(next.redis)
+	i.telemetry.adopt(next.config)
 	applied := i.bridge.Apply(next.config.Limits.Limits, next.sinks...)
 	if applied != nil && !errors.Is(applied, core.ErrNotStopped) {
 		return false, applied
@@ -177,7 +178,6 @@ func (i *instance) apply(next *prepared) (done bool, err error) {
 		stopped = errors.Join(stopped, i.sender.Adopt(next.events))
 	}
 	i.present = next
-	i.telemetry.adopt(next.config)
 	started, err := newSources(next.config, start, i.bridge.Interceptor, i.log)
 	for _, s := range started {
 		stay = append(stay, s)

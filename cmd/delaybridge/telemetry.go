@@ -29,7 +29,6 @@ type telemetry struct {
 // configuration; nil if there is none.
 func startTelemetry(ctx context.Context, c *config.Config, instance string, loaded func() metrics.Loaded, log *slog.Logger) (*telemetry, error) {
 	t := &telemetry{events: events.New(instance), log: log}
-	t.adopt(c)
 	otlp.LogLibrary(log)
 	types := func() otlp.Types { return *t.types.Load() }
 	var err error
@@ -38,10 +37,12 @@ func startTelemetry(ctx context.Context, c *config.Config, instance string, load
 	if err != nil {
 		return nil, coded(exitConfig, err)
 	}
-	if !c.Metrics.Enabled {
+	if c.Metrics.Enabled {
+		t.metrics = t.newMetrics(loaded)
+	}
+	if t.adopt(c); t.metrics == nil {
 		return t, nil
 	}
-	t.metrics = t.newMetrics(c, loaded)
 	t.exported, err = otlp.StartMetrics(ctx, otlp.MetricsConfig{Target: otlp.Target(c.Metrics.OTLP.Target), Interval: c.Metrics.OTLP.Interval,
 		Gatherer: t.metrics.Gatherer(), Version: buildVersion(), Instance: instance, Types: types, Failures: &t.failures.metrics, Log: log})
 	if err != nil {
@@ -51,28 +52,29 @@ func startTelemetry(ctx context.Context, c *config.Config, instance string, load
 	return t, nil
 }
 
-func (t *telemetry) newMetrics(c *config.Config, loaded func() metrics.Loaded) *metrics.Metrics {
-	config := metrics.Config{Version: buildVersion(), Topics: make(map[string][]string), Loaded: loaded,
+func (t *telemetry) newMetrics(loaded func() metrics.Loaded) *metrics.Metrics {
+	config := metrics.Config{Version: buildVersion(), Loaded: loaded,
 		ExportsFailed: map[string]func() uint64{"spans": t.failures.spans.Load, "metrics": t.failures.metrics.Load}}
 	if t.tracing != nil {
 		config.SpansDropped = t.tracing.Dropped
 	}
-	for _, s := range c.Sinks {
-		config.Sinks, config.Topics[s.Name] = append(config.Sinks, s.Name), s.MetricTopics
-	}
 	return metrics.New(config)
 }
 
-// adopt takes the types of sinks and sources of another configuration.
+// adopt takes the sinks and sources of another configuration.
 func (t *telemetry) adopt(c *config.Config) {
+	topics := make(map[string][]string, len(c.Sinks))
 	types := otlp.Types{Sinks: make(map[string]string, len(c.Sinks)), Sources: make(map[string]string, len(c.Sources))}
 	for _, s := range c.Sinks {
-		types.Sinks[s.Name] = s.Type
+		types.Sinks[s.Name], topics[s.Name] = s.Type, s.MetricTopics
 	}
 	for _, s := range c.Sources {
 		types.Sources[s.Name] = s.Type
 	}
 	t.types.Store(&types)
+	if t.metrics != nil {
+		t.metrics.Adopt(topics)
+	}
 }
 
 func (t *telemetry) observer() (o core.Observer) {

@@ -118,7 +118,7 @@ func (o *observed) open(ctx context.Context, b *bench) error {
 	o.scrape, o.end = func() time.Duration { return 0 }, func() {}
 	var m *metrics.Metrics
 	if o.metrics {
-		m = metrics.New(metrics.Config{Sinks: []string{benchSink}})
+		m = metrics.New(metrics.Config{})
 		config.Called, observer = m.OnRedisCall, m.Observer()
 		o.scrape = func() time.Duration { return scrape(m.Handler()) }
 	}
@@ -194,7 +194,7 @@ func measureScrape(ctx context.Context, b *bench) (err error) {
 	if err := b.redis.flush(ctx); err != nil {
 		return err
 	}
-	m := metrics.New(metrics.Config{Sinks: sinkNames(scrapedSinks)})
+	m := metrics.New(metrics.Config{})
 	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{b.redis.addr}, Called: m.OnRedisCall})
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func (b *byTopic) of(topic string) prometheus.Counter {
 
 func (m *Metrics) byTopic(sink string, counter func(topic string) prometheus.Counter) byTopic {
 	b := byTopic{other: counter(""), listed: make(map[string]prometheus.Counter)}
-	for _, topic := range m.topics[sink] {
+	for _, topic := range (*m.topics.Load())[sink] {
 		b.listed[topic] = counter(topic)
 	}
 	return b

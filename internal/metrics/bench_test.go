@@ -26,7 +26,7 @@ func benchMessages() ([]*core.Message, []core.Receipt, []core.Outcome) {
 
 func BenchmarkAccepted(b *testing.B) {
 	messages, receipts, _ := benchMessages()
-	now, o := time.Now(), New(Config{Sinks: []string{"orders"}}).Observer()
+	now, o := time.Now(), New(Config{Topics: map[string][]string{"orders": nil}}).Observer()
 	b.ReportAllocs()
 	for b.Loop() {
 		o.Accepted(context.Background(), core.Acceptance{Input: "http", Messages: messages, Receipts: receipts, Began: now, Ended: now.Add(time.Millisecond)})
@@ -35,7 +35,7 @@ func BenchmarkAccepted(b *testing.B) {
 
 func BenchmarkDelivered(b *testing.B) {
 	messages, _, outcomes := benchMessages()
-	now, o := time.Now(), New(Config{Sinks: []string{"orders"}}).Observer()
+	now, o := time.Now(), New(Config{Topics: map[string][]string{"orders": nil}}).Observer()
 	b.ReportAllocs()
 	for b.Loop() {
 		o.Delivered(core.Delivery{Sink: "orders", Batch: core.Batch{Messages: messages, Now: now, Local: now}, Outcomes: outcomes,
@@ -98,7 +98,7 @@ func BenchmarkBridge(b *testing.B) {
 	for _, metrics := range []string{"off", "on"} {
 		var options core.Options
 		if metrics == "on" {
-			options.Observer = New(Config{Sinks: []string{"orders"}}).Observer()
+			options.Observer = New(Config{Topics: map[string][]string{"orders": nil}}).Observer()
 		}
 		messages, receipts, _ := benchMessages()
 		store := &endless{receipts: receipts, batch: core.Batch{Messages: messages, Now: time.Now(), Local: time.Now()}}

@@ -25,6 +25,13 @@ func (c *cache[K, V]) get(key K) V {
 	return c.all[key]
 }
 
+// clear has everything made again.
+func (c *cache[K, V]) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.all)
+}
+
 func (c *cache[K, V]) find(key K) (V, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -13,7 +13,7 @@ import (
 
 // Nothing that a producer, a plugin or another program chooses makes a time series.
 func TestLabelsAreBounded(t *testing.T) {
-	m := New(Config{Sinks: []string{"orders"}, Topics: map[string][]string{"orders": {"listed"}}})
+	m := New(Config{Topics: map[string][]string{"orders": {"listed"}}})
 	now, o := time.Now(), m.Observer()
 	tell := func(n int) {
 		name, ctx := fmt.Sprint("made-up-", n), context.Background()
@@ -43,4 +43,35 @@ func TestLabelsAreBounded(t *testing.T) {
 		t.Errorf("a name is a label:\n%s", text)
 	}
 	lint(t, m)
+}
+
+// What a reload adds has metrics, from then on.
+func TestAdopt(t *testing.T) {
+	m := New(Config{Topics: map[string][]string{"orders": nil, "gone": nil}})
+	accept := func(sink, topic string) {
+		m.Observer().Accepted(context.Background(), core.Acceptance{Input: "http", Messages: []*core.Message{{Topic: topic}}, Receipts: []core.Receipt{{Sink: sink}}})
+	}
+	refuse := func(sink string) {
+		m.Observer().Accepted(context.Background(), core.Acceptance{Input: "http", Receipts: []core.Receipt{{Sink: sink, Err: core.ErrConflict}}})
+	}
+	accept("orders", "t")
+	m.Adopt(map[string][]string{"orders": {"t"}, "added": {"t"}})
+	accept("orders", "t")
+	accept("orders", "other")
+	refuse("added")
+	refuse("gone")
+	accept("added", "t")
+	text := strings.Join(scrape(t, m), "\n")
+	for _, line := range []string{
+		`delaybridge_messages_accepted_total{input="http",sink="orders",topic=""} 2`,
+		`delaybridge_messages_accepted_total{input="http",sink="orders",topic="t"} 1`,
+		`delaybridge_messages_accepted_total{input="http",sink="added",topic="t"} 1`,
+		`delaybridge_messages_delivered_total{sink="added",topic="t"} 0`,
+		`delaybridge_refused_total{input="http",reason="conflict",sink="added"} 1`,
+		`delaybridge_refused_total{input="http",reason="conflict",sink=""} 1`,
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %s in\n%s", line, text)
+		}
+	}
 }

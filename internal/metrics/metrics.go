@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,10 +18,9 @@ import (
 // Config configures Metrics.
 type Config struct {
 	Version string
-	// Sinks are those of the configuration, which have metrics from the start.
-	Sinks []string
-	// Topics are, by sink, the topics that become labels. Each is a time series more in
-	// two metrics, so they should be few.
+	// Topics has the sinks of the configuration, which have metrics from the start, and
+	// the topics of each that become labels. Each topic is a time series more in two
+	// metrics, so they should be few.
 	Topics map[string][]string
 	// Loaded tells about the configuration; nil if there is none.
 	Loaded func() Loaded
@@ -40,7 +40,7 @@ type Loaded struct {
 // Metrics has the metrics of one bridge. Create it with New.
 type Metrics struct {
 	counted
-	topics   map[string][]string
+	topics   atomic.Pointer[map[string][]string]
 	registry *prometheus.Registry
 	sinks    cache[string, *sink]
 	routes   cache[routeKey, *route]
@@ -54,14 +54,22 @@ func New(c Config) *Metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	addLoaded(r, c.Version, c.Loaded)
 	addExported(r, c)
-	m := &Metrics{counted: newCounted(r), topics: c.Topics, registry: r}
+	m := &Metrics{counted: newCounted(r), registry: r}
 	m.sinks.make, m.routes.make = m.newSink, m.newRoute
 	m.accepts.make = func(k acceptKey) prometheus.Observer { return m.accept.WithLabelValues(k.input, k.durability) }
 	m.calls.make = func(script string) prometheus.Observer { return m.redisCall.WithLabelValues(script) }
-	for _, name := range c.Sinks {
+	m.Adopt(c.Topics)
+	return m
+}
+
+// Adopt replaces Config.Topics. Time series of sinks and topics that are not there any more stay.
+func (m *Metrics) Adopt(topics map[string][]string) {
+	m.topics.Store(&topics)
+	m.sinks.clear()
+	m.routes.clear()
+	for name := range topics {
 		m.sinks.get(name)
 	}
-	return m
 }
 
 // Observer returns what core.Options wants.

@@ -121,7 +121,7 @@ func script(ctx context.Context, t *testing.T, bridge *core.Bridge) {
 
 // fullRun is a run in which everything happens; then it calls f.
 func fullRun(t *testing.T, f func(*Metrics)) {
-	m := New(Config{Version: "v1.2.3", Sinks: []string{"orders", "mail"}, Topics: map[string][]string{"orders": {"listed"}},
+	m := New(Config{Version: "v1.2.3", Topics: map[string][]string{"orders": {"listed"}, "mail": nil},
 		Loaded: func() Loaded { return Loaded{Generation: 2, At: time.Unix(1_700_000_000, 0), Failed: true} }, SpansDropped: func() uint64 { return 6 },
 		ExportsFailed: map[string]func() uint64{"metrics": func() uint64 { return 0 }, "spans": func() uint64 { return 2 }}})
 	inBridge(t, m, func(ctx context.Context, bridge *core.Bridge) {

@@ -72,7 +72,7 @@ func scrapeAs(t testing.TB, m *Metrics, accept string) string {
 func TestExemplars(t *testing.T) {
 	const openMetrics = "application/openmetrics-text; version=1.0.0"
 	const trace, other = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
-	m := New(Config{Sinks: []string{"orders"}})
+	m := New(Config{Topics: map[string][]string{"orders": nil}})
 	inBridge(t, m, func(ctx context.Context, bridge *core.Bridge) {
 		message := func(delay time.Duration, trace string) *core.Message {
 			m := &core.Message{Sink: "orders", Topic: "t", Key: []byte("k"), Delay: delay}
@@ -118,7 +118,7 @@ func (hanging) Stats(ctx context.Context, _ ...string) ([]core.SinkStats, error)
 
 func TestScrapeWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(Config{Sinks: []string{"orders"}})
+		m := New(Config{Topics: map[string][]string{"orders": nil}})
 		bridge := core.NewBridge(hanging{memstore.New(memstore.Config{})}, core.Options{Observer: m.Observer()}, &core.Dispatcher{Name: "orders", Sink: &scripted{}})
 		m.Watch(Watched{Bridge: bridge.Interceptor, Memory: func(context.Context) (Memory, error) { return Memory{}, errors.New("down") }})
 		bridge.Accept(t.Context(), &core.Message{Sink: "orders", Topic: "t"})
@@ -151,7 +151,7 @@ func wantDown(t *testing.T, lines []string) {
 func TestScrapeWithFrozenRedis(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t, servers.RedisOptions{})
-	m := New(Config{Sinks: []string{"orders"}})
+	m := New(Config{Topics: map[string][]string{"orders": nil}})
 	store, err := redisstore.Open(t.Context(), redisstore.Config{Addrs: []string{server.Addr()}, Called: m.OnRedisCall})
 	if err != nil {
 		t.Fatal(err)

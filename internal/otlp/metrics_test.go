@@ -20,7 +20,7 @@ import (
 
 // The metrics are those of the Gatherer, and the same numbers under OpenTelemetry's names.
 func TestMetricsOfGatherer(t *testing.T) {
-	m := metrics.New(metrics.Config{Sinks: []string{"orders"}, Topics: map[string][]string{"orders": {"t"}}})
+	m := metrics.New(metrics.Config{Topics: map[string][]string{"orders": {"t"}}})
 	now := time.Now()
 	messages := []*core.Message{{ID: "a", Topic: "t", Attempt: 1}, {ID: "b", Topic: "u", Attempt: 1}, {ID: "c", Attempt: 1}, {ID: "d", Attempt: 1}}
 	m.Observer().Delivered(core.Delivery{Sink: "orders", Batch: core.Batch{Messages: messages, Now: now, Local: now}, Asked: now, Taken: now, Called: now,
