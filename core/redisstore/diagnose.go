@@ -173,6 +173,9 @@ const (
 	fullSoon    = 24 * time.Hour
 	leastShare  = 0.1
 	bytesPerMiB = 1 << 20
+	// leastForMean is how many messages make a mean size: below, what else is in Redis
+	// counts for more.
+	leastForMean = 1000
 )
 
 func (d *diagnosis) memory(ctx context.Context, sinks []string) {
@@ -209,12 +212,12 @@ func (d *diagnosis) untilFull(ctx context.Context, m Memory, sinks []string) (le
 	for _, s := range stats {
 		messages += s.Scheduled + s.Dead
 	}
-	if err != nil || messages == 0 {
-		return 0, fmt.Sprintf("%.3g more messages a second in the last hour, of unknown size", perSecond)
+	if err != nil || messages < leastForMean {
+		return 0, fmt.Sprintf("%.3g more messages a second in the last hour; with fewer than %d messages their size is not known", perSecond, leastForMean)
 	}
-	size := max(1, m.Dataset/int64(messages))
+	size := m.Dataset / int64(messages)
 	left = time.Duration(min(float64(m.Free)/float64(size)/perSecond*float64(time.Second), 1<<62))
-	return left, fmt.Sprintf("full in %s at the rate of the last hour, %.3g more messages a second of %d bytes", left.Round(time.Minute), perSecond, size)
+	return left, fmt.Sprintf("full in %s at the rate of the last hour, which is %.3g more messages a second, of %d bytes each", left.Round(time.Minute), perSecond, size)
 }
 
 // growth is by how many messages more come than go in a second, as the instances tell for

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -36,16 +37,27 @@ func TestDiagnoseTellsWhenRedisIsFull(t *testing.T) {
 		}
 		return report
 	})
-	parkAll(t, s, &core.Message{Sink: "orders", Topic: "t", Delay: time.Hour, Body: make([]byte, 1<<20)})
+	park := func(count int) {
+		messages := make([]*core.Message, count)
+		for n := range messages {
+			messages[n] = &core.Message{ID: fmt.Sprint(count, "-", n), Sink: "orders", Topic: "t", Delay: time.Hour, Body: make([]byte, 8<<10)}
+		}
+		parkAll(t, s, messages...)
+	}
+	park(1)
 	memory := func(perSecond uint64) core.Finding {
 		accepted = (perSecond + 1) * 3600
 		s.Announce(*s.tell.Load())
 		s.refreshFormats(t.Context(), s.client)
 		return finding(t, Diagnose(t.Context(), config, []string{"orders"}), "memory")
 	}
+	if f := memory(1); f.Level != core.FindingOK || !strings.Contains(f.Text, "their size is not known") {
+		t.Errorf("with one message: %+v", f)
+	}
+	park(leastForMean - 1)
 	for perSecond, want := range map[uint64]core.Finding{
 		0: {Level: core.FindingOK, Text: "not filling up"},
-		1: {Level: core.FindingWarning, Text: "at the rate of the last hour, 1 more messages a second of"},
+		1: {Level: core.FindingWarning, Text: "at the rate of the last hour, which is 1 more messages a second, of"},
 	} {
 		if f := memory(perSecond); f.Level != want.Level || !strings.Contains(f.Text, want.Text) || (f.Fix == "") != (f.Level == core.FindingOK) {
 			t.Errorf("%d: %+v, want %+v", perSecond, f, want)
