@@ -122,7 +122,7 @@ func (d *decoder) jsonText(out *bytes.Buffer, path, raw string, at *token.Token)
 }
 
 // secretKey finds what probably is a secret in a section without a table.
-var secretKey = regexp.MustCompile(`(?i)(passw|secret|token|credential|private_key)[a-z_0-9]*$`)
+var secretKey = regexp.MustCompile(`(?i)(passw|secret|token|credential|private_key|access_key)[a-z_0-9]*$`)
 
 func writeComma(out *bytes.Buffer, n int) {
 	if n > 0 {

@@ -22,7 +22,7 @@ const secretLists = "urls"
 var secretOfPart = regexp.MustCompile(`^((.*_)?(password|secret|token|secret_key|access_key|private_key)|url|` + secretLists + `)$`)
 
 // ownOfPlugin is what a plugin decodes by itself, so that each key there is its own.
-var ownOfPlugin = regexp.MustCompile(`^sinks\..*\.config\.(config|env)(\.|$)`)
+var ownOfPlugin = regexp.MustCompile(`^sinks\..*\.config\.(config|env|args)([.\[]|$)`)
 
 // secretBase returns the key that name says to be in a file, for what a sink or source
 // decodes; empty if it does not.

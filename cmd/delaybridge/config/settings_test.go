@@ -40,14 +40,15 @@ http: {tokens_file: /run/tokens}
 sinks:
   k: {type: kafka, config: {sasl: {password_file: /run/kafka}}}
   a: {type: amqp, config: {urls_file: /run/urls}}
-  p: {type: plugin, config: {config: {password_file: /run/nothing}, env: {token_file: x}}}
+  p: {type: plugin, config: {args: [--password=hunter2, -v], config: {password_file: /run/nothing}, env: {token_file: x}}}
+  q: {type: plugin, config: {access_key: hunter2}}
 `, secretFiles)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintln(c.Store.Redis.Password, c.HTTP.Tokens, string(c.Sinks[0].Config), string(c.Sinks[1].Config), string(c.Sinks[2].Config))
 	want := `hunter2redis [hunter2hunter2hunter2 other-hunter2-other] {"sasl":{"password":"hunter2kafka"}} ` +
-		`{"urls":["amqp://a:hunter2@h1","amqp://a:hunter2@h2"]} {"config":{"password_file":"/run/nothing"},"env":{"token_file":"x"}}` + "\n"
+		`{"urls":["amqp://a:hunter2@h1","amqp://a:hunter2@h2"]} {"args":["--password=hunter2","-v"],"config":{"password_file":"/run/nothing"},"env":{"token_file":"x"}}` + "\n"
 	if got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
