@@ -50,9 +50,7 @@ type unsent struct {
 // Calls must not run at the same time.
 func (s *Store) Unsent(ctx context.Context) (lines [][]byte, lost int, sent func(context.Context) error, err error) {
 	for {
-		if time.Since(s.lookedForUnsent) >= lookForUnsent {
-			s.lookForUnsent(ctx)
-		}
+		s.LookForUnsent(ctx)
 		var found []unsent
 		if found, lines, err = s.readUnsent(ctx); err != nil {
 			return nil, 0, nil, err
@@ -119,8 +117,13 @@ func (s *Store) removeSent(ctx context.Context, found []unsent) (err error) {
 	return err
 }
 
-// lookForUnsent finds the owned buckets in which lines wait, and how many bytes they are.
-func (s *Store) lookForUnsent(ctx context.Context) {
+// LookForUnsent finds the owned buckets in which lines wait, and how many bytes they are,
+// unless it has done so within five seconds. Unsent does it, too; do not call both at the
+// same time.
+func (s *Store) LookForUnsent(ctx context.Context) {
+	if time.Since(s.lookedForUnsent) < lookForUnsent {
+		return
+	}
 	s.lookedForUnsent = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.config.timeout)
 	defer cancel()
@@ -143,5 +146,5 @@ func (s *Store) lookForUnsent(ctx context.Context) {
 }
 
 // UnsentBytes returns how many bytes of lines wait in the buckets that this instance owns,
-// as Unsent has last seen it, some seconds ago.
+// as LookForUnsent has last seen it.
 func (s *Store) UnsentBytes() int64 { return s.unsentBytes.Load() }

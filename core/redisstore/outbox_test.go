@@ -27,7 +27,8 @@ func withOutbox(c Config) Config {
 // are sent if remove is set.
 func unsentLines(t *testing.T, s *Store, remove bool) (lines []string, lost int) {
 	t.Helper()
-	s.lookForUnsent(t.Context())
+	s.lookedForUnsent = time.Time{}
+	s.LookForUnsent(t.Context())
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		found, untold, sent, err := s.Unsent(ctx)

@@ -18,7 +18,10 @@ type Outbox interface {
 	// Unsent waits for lines that Stream.Final has made, and returns some, how many more
 	// were lost for lack of room, and what removes them when they are sent.
 	Unsent(ctx context.Context) (lines [][]byte, lost int, sent func(context.Context) error, err error)
+	// UnsentBytes returns how much waits, as LookForUnsent has last seen it. Unsent looks,
+	// too; who does not call it again for a time, as nothing can be sent, calls LookForUnsent.
 	UnsentBytes() int64
+	LookForUnsent(ctx context.Context)
 }
 
 // SenderConfig configures a Sender.
@@ -155,6 +158,9 @@ func (s *Sender) deliver(ctx context.Context, messages []*core.Message, of *send
 		batch := messages[:batchOf(messages)]
 		left, err := s.attempt(ctx, batch, of)
 		s.note(ctx, of, err)
+		if of == &s.final && err != nil {
+			s.Outbox.LookForUnsent(ctx)
+		}
 		wait.after(ctx, err)
 		messages = append(left, messages[len(batch):]...)
 	}

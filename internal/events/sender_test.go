@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,7 @@ type box struct {
 	lines chan []byte
 	again [][]byte
 	lost  int
+	looks atomic.Int32
 }
 
 func (b *box) Unsent(ctx context.Context) ([][]byte, int, func(context.Context) error, error) {
@@ -76,7 +78,8 @@ func (b *box) Unsent(ctx context.Context) ([][]byte, int, func(context.Context) 
 	return lines, b.lost, func(context.Context) error { b.again = nil; return nil }, nil
 }
 
-func (b *box) UnsentBytes() int64 { return 7 }
+func (b *box) UnsentBytes() int64            { return 7 }
+func (b *box) LookForUnsent(context.Context) { b.looks.Add(1) }
 
 // sendingTo gives f a Sender that runs in a bubble of virtual time.
 func sendingTo(t *testing.T, b *broker, outbox *box, f func(s *Stream, to *Sender)) {
@@ -154,6 +157,9 @@ func TestSenderAtAnOutage(t *testing.T) {
 		time.Sleep(time.Hour)
 		if c := s.Counts(); c.FinalSent+c.OtherSent != 0 || c.OtherFull < 3 || c.OtherWaiting == 0 {
 			t.Errorf("%+v", c)
+		}
+		if outbox.looks.Load() < 100 {
+			t.Error("nobody sees how much waits")
 		}
 		b.fails(func(batch []*core.Message) error {
 			results := make(core.BatchError, len(batch))
