@@ -304,3 +304,29 @@ sinks: {out: {type: console}}
 	s.token = secondToken
 	poll.Until(t, time.Minute, "the new token is taken", func() bool { status, _ := s.ask("GET", "/v1/stats", ""); return status == 200 })
 }
+
+// A file that can't be read to its end, such as one of a server that is gone, does not hold
+// up a stop.
+func TestStopDuringAReload(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t, servers.RedisOptions{})
+	s := serveFiles(t, map[string]string{"tokens": firstToken, "c.yaml": fmt.Sprintf(reloadConfig, redis.URL()) + "shutdown: {timeout: 1s}\n"})
+	if err := os.Remove(s.file("c.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(s.file("c.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Cmd.Process.Signal(syscall.SIGHUP)
+	poll.Until(t, time.Minute, "the bridge reads", func() bool {
+		writer, err := os.OpenFile(s.file("c.yaml"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { writer.Close() })
+		}
+		return err == nil
+	})
+	if err := s.Stop(time.Minute); err != nil {
+		t.Error(err)
+	}
+	s.awaitLog("a reload has not ended")
+}

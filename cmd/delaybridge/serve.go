@@ -66,7 +66,11 @@ func (a *app) serve(ctx context.Context, path string, watch time.Duration) error
 	go func() { i.reloadAt(reloading, hangups, watch); close(ended) }()
 	err = a.runBridge(ctx, i.bridge, i.listeners)
 	stop()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(c.ShutdownTimeout):
+		i.log.Warn("a reload has not ended, and is not waited for", "timeout", c.ShutdownTimeout)
+	}
 	i.telemetry.close()
 	if i.sender != nil {
 		err = errors.Join(err, i.sender.Close())
